@@ -1,0 +1,1 @@
+r"""The Hydra configs. A package, so that they travel with the wheel."""

@@ -1,0 +1,7 @@
+r"""`python -m mira_bench`."""
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,73 @@
+r"""The contract of a candidate: how samples are made. And the two controls that every run carries."""
+
+__all__ = ["Candidate", "Oracle", "Posterior", "Prior"]
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .arrays import Array
+
+
+class Posterior(Protocol):
+    r"""Something that can be sampled given observations."""
+
+    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        r"""Returns `count` samples for each observation, with shape $(L, S, *event)$: an array or a tensor."""
+
+
+@runtime_checkable
+class Candidate(Protocol):
+    r"""A candidate posterior. A frozen dataclass is the natural way to write one.
+
+    Besides `build`, a candidate may have
+
+    - `role`: `"candidate"` (the default), or `"control"` or `"oracle"`, which are shown and not ranked;
+    - `skip(task)`: the reason why it does not apply to a task, or `None`.
+    """
+
+    @property
+    def version(self) -> int:
+        r"""Raised when the candidate's behavior changes."""
+
+    def build(self, task: Any, rng: np.random.Generator) -> Posterior:
+        r"""Returns the posterior: trained, loaded or written down."""
+
+
+@dataclass(frozen=True)
+class Prior:
+    r"""The control that ignores the observation: calibrated and without any information."""
+
+    version = 1
+    role = "control"
+
+    def skip(self, task: Any) -> str | None:
+        return None if hasattr(task, "prior_sample") else "the task has no prior to sample"
+
+    def build(self, task: Any, rng: np.random.Generator) -> Posterior:
+        return _Blind(task)
+
+
+@dataclass(frozen=True)
+class _Blind:
+    task: Any
+
+    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        draws = self.task.prior_sample(len(x) * count, rng)
+        return draws.reshape(len(x), count, *draws.shape[1:])
+
+
+@dataclass(frozen=True)
+class Oracle:
+    r"""The control that knows the exact posterior: what the best candidate could look like."""
+
+    version = 1
+    role = "oracle"
+
+    def skip(self, task: Any) -> str | None:
+        return None if hasattr(task, "exact_posterior") else "the task has no exact posterior"
+
+    def build(self, task: Any, rng: np.random.Generator) -> Posterior:
+        posterior: Posterior = task.exact_posterior()
+        return posterior

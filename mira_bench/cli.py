@@ -1,0 +1,289 @@
+r"""The command line: no verb is a Hydra run, verbs are for the rest."""
+
+__all__ = ["main"]
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+log = logging.getLogger("mira_bench")
+
+OK, FAILED, USAGE = 0, 1, 2
+
+HELP = """\
+mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
+
+  python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
+  python -m mira_bench list [tasks|candidates|metrics|experiments]
+  python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
+
+Examples
+  python -m mira_bench                                         the Gaussian toy of the paper
+  python -m mira_bench task=gaussian fiducials=200 'candidates=[correct,biased]' workers=2
+  python -m mira_bench task=conjugate metric.mira.normalize=none out=results/mine seed=1
+
+Keys that every task takes
+  fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
+  out= store= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
+"""
+
+
+def _configs(group: str) -> list[str]:
+    from importlib import resources
+
+    folder = resources.files("mira_bench.configs") / group
+    if not folder.is_dir():
+        return []
+    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+
+
+def _task_candidates(task: str) -> list[str]:
+    from importlib import resources
+
+    from omegaconf import OmegaConf
+
+    text = (resources.files("mira_bench.configs") / "task" / f"{task}.yaml").read_text(encoding="utf-8")
+    return list(dict(OmegaConf.create(text)).get("candidates") or {})
+
+
+def _listing(what: str | None = None) -> str:
+    parts = {
+        "tasks": [f"  {task}" for task in _configs("task")],
+        "candidates": [f"  {task}: {', '.join(_task_candidates(task))}" for task in _configs("task")],
+        "metrics": [f"  {metric}" for metric in _configs("metric")],
+        "experiments": [f"  {experiment}" for experiment in _configs("experiment")],
+    }
+    chosen = parts if what is None else {what: parts[what]}
+    return "\n".join("\n".join([title.capitalize(), *lines]) for title, lines in chosen.items())
+
+
+def _list(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(prog="mira-bench list", description="What exists.")
+    parser.add_argument("what", nargs="?", choices=["tasks", "candidates", "metrics", "experiments"])
+    print(_listing(parser.parse_args(arguments).what))
+    return OK
+
+
+def _age(text: str) -> float:
+    unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
+    try:
+        return float(text[:-1]) * unit if unit else float(text) * 86400
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an age such as 30m, 12h or 7d") from None
+
+
+def _store(arguments: Sequence[str]) -> int:
+    from .store import Store
+
+    parser = argparse.ArgumentParser(prog="mira-bench store", description="Lists or prunes the store.")
+    parser.add_argument("action", nargs="?", default="list", choices=["list", "prune"])
+    parser.add_argument("--store", default="results/store", help="the folder (default: results/store)")
+    parser.add_argument("--kind", choices=["fiducials", "samples", "record", "damaged"])
+    parser.add_argument("--task", help="only blocks of this task")
+    parser.add_argument("--older-than", type=_age, default=0.0, metavar="AGE", help="e.g. 12h or 7d")
+    chosen = parser.parse_args(arguments)
+    store = Store(chosen.store)
+    if not Path(chosen.store).is_dir():
+        print(f"There is no store at {chosen.store}.")
+        return OK
+    if chosen.action == "prune":
+        count, size = store.prune(older_than=chosen.older_than, kind=chosen.kind, task=chosen.task)
+        print(f"Removed {count} blocks, {size / 1e6:.1f} MB, from {chosen.store}.")
+        return OK
+    totals: dict[tuple[str, ...], tuple[int, int, float]] = {}
+    for entry in store.entries():
+        spec = entry.spec
+        keys = ("task_name", "kind", "candidate_name", "metric_name", "seed")
+        row = tuple(str(spec.get(key, "-")) for key in keys)
+        wanted = chosen.kind in (None, spec.get("kind")) and chosen.task in (None, spec.get("task_name"))
+        if wanted and time.time() - entry.modified >= chosen.older_than:
+            count, size, newest = totals.get(row, (0, 0, 0.0))
+            totals[row] = (count + 1, size + entry.size, max(newest, entry.modified))
+    head = ("task", "kind", "candidate", "metric", "seed", "blocks", "MB", "last written")
+    rows = [
+        (*row, str(n), f"{size / 1e6:.2f}", time.strftime("%Y-%m-%d %H:%M", time.localtime(newest)))
+        for row, (n, size, newest) in sorted(totals.items())
+    ]
+    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
+    for line in [head, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    total = sum(size for _, size, _ in totals.values())
+    print(f"{sum(n for n, _, _ in totals.values())} blocks, {total / 1e6:.1f} MB in {chosen.store}")
+    return OK
+
+
+def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
+    if asked is None:
+        return list(existing)
+    if isinstance(asked, str):
+        asked = [asked]
+    unknown = [name for name in asked if name not in existing]
+    if unknown:
+        raise UsageError(f"{kind} {unknown[0]!r} does not exist; there are: {', '.join(existing)}")
+    return list(asked)
+
+
+def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
+    r"""Turns a config into the arguments that `run` and `estimate` share."""
+    from hydra.utils import instantiate
+
+    candidates = cfg.task.get("candidates") or {}
+    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(candidates))
+    metrics = _choose("metric", cfg.metrics, list(cfg.metric))
+    return {
+        "task": instantiate(cfg.task.model),
+        "candidates": {name: instantiate(candidates[name]) for name in chosen},
+        "metrics": {name: instantiate(cfg.metric[name]) for name in metrics},
+        "fiducials": cfg.fiducials,
+        "samples": cfg.samples,
+        "seed": cfg.seed,
+        "workers": cfg.workers,
+        "keep_samples": cfg.keep_samples,
+        "controls": cfg.controls,
+        "device": cfg.device,
+        "name": task_name,
+    }
+
+
+def _log_to(folder: Path) -> logging.Handler:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handler = logging.FileHandler(folder / "log.txt", mode="w", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"the folder {folder} cannot be written: {error}") from error
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    return handler
+
+
+def _dry(cfg: "DictConfig", task_name: str) -> int:
+    from .run import estimate
+
+    cost = estimate(**_arguments(cfg, task_name))
+    print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
+    for name, seconds in cost.seconds.items():
+        print(f"  {name:<20} {_duration(seconds)}")
+    print(f"  whole run            {_duration(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
+    return OK
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+
+
+def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
+    from omegaconf import OmegaConf
+    from rich.console import Console
+
+    from .report.provenance import provenance
+    from .report.tables import console
+    from .run import run
+
+    handler = _log_to(out)
+    try:
+        OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), out / "config.yaml")
+        log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
+        start = time.perf_counter()
+        if cfg.study is not None:
+            from .study import study
+
+            study(cfg, out, task_name, _arguments(cfg, task_name))
+            return OK
+        result = run(
+            **_arguments(cfg, task_name),
+            rank_by=cfg.rank_by,
+            backend=cfg.parallel.backend,
+            store=cfg.store,
+            progress=cfg.progress,
+        )
+        seconds = time.perf_counter() - start
+        result.save(out)
+        facts = provenance(
+            task=task_name, seed=cfg.seed, seconds=seconds, candidate_seconds=result.seconds,
+            failures=result.failures,
+        )  # fmt: skip
+        (out / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        screen = Console()
+        screen = screen if screen.is_terminal else Console(width=180)
+        screen.print(console(result))
+        for name, reason in result.failures.items():
+            print(f"{name} failed: {reason}", file=sys.stderr)
+        print(f"{seconds:.1f} s. Tables, figures and log: {out}")
+        log.info("done in %.1f s", seconds)
+        return FAILED if result.failures else OK
+    finally:
+        log.removeHandler(handler)
+        handler.close()
+
+
+def _hydra(arguments: Sequence[str]) -> int:
+    import hydra
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+
+    codes: list[int] = []
+
+    @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
+    def job(cfg: "DictConfig") -> None:
+        codes.append(FAILED)  # stands if the job dies
+        settings = HydraConfig.get()
+        task_name = settings.runtime.choices["task"]
+        swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
+        out = Path(settings.runtime.output_dir if swept else cfg.out)
+        codes[-1] = _guard(lambda: _dry(cfg, task_name) if cfg.dry else _run(cfg, out, task_name))
+
+    sys.argv = [sys.argv[0], *arguments]
+    try:
+        job()
+    except SystemExit as stop:
+        if not codes and stop.code not in (0, None):
+            return USAGE  # Hydra refused the config and said what exists
+        return int(stop.code or 0) if not codes else max(codes)
+    return max(codes, default=OK)
+
+
+def _guard(work: Any) -> int:
+    r"""Turns errors that name their culprit into a sentence and an exit code."""
+    try:
+        return int(work())
+    except UsageError as error:
+        print(f"mira_bench: {error}", file=sys.stderr)
+        return USAGE
+    except RunError as error:
+        print(f"mira_bench: {error}", file=sys.stderr)
+        return FAILED
+    except KeyboardInterrupt:
+        print("mira_bench: interrupted; the same command goes on where it stopped", file=sys.stderr)
+        return FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
+
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    verbs = {"list": _list, "store": _store, "run": _hydra}
+    if arguments and arguments[0] in verbs:
+        return _guard(lambda: verbs[arguments[0]](arguments[1:]))
+    if any(a in ("-h", "--help", "help") for a in arguments):
+        print(HELP)
+        print(_listing())
+        return OK
+    word = next((a for a in arguments if not a.startswith("-") and "=" not in a), None)
+    if word is not None and arguments[0] == word:
+        print(f"mira_bench: there is no verb {word!r}; there are: {', '.join(verbs)}", file=sys.stderr)
+        print("Settings are written key=value, for example task=gaussian. See --help.", file=sys.stderr)
+        return USAGE
+    return _guard(lambda: _hydra(arguments))

@@ -1,0 +1,11 @@
+r"""Errors whose message is a sentence that names the culprit; the command line prints it without a traceback."""
+
+__all__ = ["RunError", "UsageError"]
+
+
+class UsageError(ValueError):
+    r"""Bad input or bad usage: the user can fix it. The command line exits with 2."""
+
+
+class RunError(RuntimeError):
+    r"""A run that cannot go on: the simulator raised, for example. The command line exits with 1."""

@@ -1,0 +1,78 @@
+r"""The contract of a metric: observe blocks of fiducials one by one, then reduce what was seen to scores."""
+
+__all__ = ["Block", "Metric", "Record", "Scores"]
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Array
+from .scaling import Scale, Scaling
+
+Record: TypeAlias = dict[str, NDArray]  # what a metric keeps of a block: named arrays, a few numbers a fiducial
+
+
+@dataclass(frozen=True)
+class Block:
+    r"""A block of fiducials with the samples of one candidate: all that a metric may look at.
+
+    Arguments:
+        truths: The truths of the block, with shape $(L, d)$.
+        samples: The samples of the candidate, with shape $(L, S, d)$.
+        index: The indices of the fiducials in the whole run, with shape $(L,)$.
+        scaling: Finds the scale of distances.
+        seed: The seed of the run: centers and ties are the same for all candidates.
+        name: What to call the candidate in an error.
+        groups: Labels of fiducials that share one sample set, or none.
+    """
+
+    truths: NDArray[np.float64]
+    samples: Array
+    index: NDArray[np.integer]
+    scaling: Scaling
+    seed: int
+    name: str = "samples"
+    groups: NDArray | None = None
+
+    def scale(self, normalize: str) -> Scale:
+        r"""Returns the scale of this block under a normalization."""
+        return self.scaling.scale(normalize, self.samples, self.index)
+
+
+@dataclass(frozen=True)
+class Scores:
+    r"""What a metric says about one candidate.
+
+    Arguments:
+        score: The aggregate.
+        stderr: Its standard error over fiducials.
+        expected: What a perfect candidate would get, where theory says so.
+        pvalue: The p-value of the candidate being perfect.
+        note: What a reader must know: the settings that were used, or why there is no number.
+        per_fiducial: The score of each fiducial, if the metric has one.
+        result: The metric's own result, with all that figures and the ranking need.
+    """
+
+    score: float = np.nan
+    stderr: float = np.nan
+    expected: float = np.nan
+    pvalue: float = np.nan
+    note: str = ""
+    per_fiducial: NDArray[np.float64] | None = None
+    result: Any = None
+
+
+class Metric(Protocol):
+    r"""A metric of the runner. `version` is raised when its records change, so that old ones are not reused."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> int: ...
+
+    def observe(self, block: Block) -> Record: ...
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores: ...

@@ -1,0 +1,225 @@
+r"""From scores to a ranking: tiers, paired comparison, ties with the best, and a verdict in words.
+
+MIRA's distance from its expectation is the paper's order. By itself it picks the wrong winner: it sees one moment of
+the ranks, and the prior is calibrated. So candidates are put into tiers first,
+
+- A: no miscalibration found (calibration p >= .01) and better than the prior by two standard errors;
+- B: informative, but miscalibrated;
+- C: no information, or failed;
+
+and ordered within a tier by the fair energy score, which is strictly proper.
+"""
+
+__all__ = ["RANKINGS", "Standing", "rank"]
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from .errors import UsageError
+from .metric import Scores
+from .metrics.calibration import LEVEL, CalibrationResult
+from .metrics.energy import EnergyResult
+from .metrics.mira import MiraResult
+from .statistics import FEW_FIDUCIALS, holm, paired_pvalue
+from .streams import generator
+
+RANKINGS = ("tiers", "mira")
+TIE_LEVEL = 0.05
+SHIFT_EFFECT = 0.1  # a shift explains the verdict if the ranks follow it with at least this correlation
+
+COLUMNS = [
+    "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
+    "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "tarp_deviation", "sbc_p", "verdict",
+    "evidence",
+]  # fmt: skip
+
+
+@dataclass
+class Standing:
+    r"""One candidate's scores, or the reason why it has none.
+
+    Arguments:
+        name: The name of the candidate.
+        role: `"candidate"`, `"control"` or `"oracle"`; only candidates are ranked.
+        scores: The scores by metric.
+        failure: Why the candidate failed, if it did.
+    """
+
+    name: str
+    role: str = "candidate"
+    scores: Mapping[str, Scores] = field(default_factory=dict)
+    failure: str | None = None
+
+    def _result(self, metric: str) -> Any:
+        scores = self.scores.get(metric)
+        return None if scores is None else scores.result
+
+    @property
+    def mira(self) -> MiraResult | None:
+        result: MiraResult | None = self._result("mira")
+        return result
+
+    @property
+    def energy(self) -> EnergyResult | None:
+        result: EnergyResult | None = self._result("energy")
+        return result
+
+    @property
+    def calibration(self) -> CalibrationResult | None:
+        result: CalibrationResult | None = self._result("calibration")
+        return result
+
+    @property
+    def informative(self) -> bool | None:
+        r"""Whether the candidate beats the prior; none if that cannot be known."""
+        if self.energy is None or np.isnan(self.energy.prior).any():
+            return None
+        return self.energy.informative
+
+    @property
+    def tier(self) -> str:
+        if self.failure is not None or self.informative is False:
+            return "C"
+        if self.calibration is None:
+            return "-"
+        return "A" if self.calibration.pvalue >= LEVEL else "B"
+
+
+def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
+    r"""Returns the verdict and the tests that speak for it."""
+    if standing.failure is not None:
+        return "failed", standing.failure
+    calibration, mira = standing.calibration, standing.mira
+    if calibration is None:
+        return "-", "the calibration metric was not computed"
+
+    def label(marginal: int) -> str:
+        if marginal < 0:
+            return ""
+        known = names is not None and len(calibration.names) == 2 + 3 * len(names)
+        return f" of {names[marginal]}" if known and names is not None else f" of marginal {marginal}"
+
+    kind, marginal, z = calibration.spoke
+    spoke = f"{kind}{label(marginal)} z = {z:+.1f}"
+    if standing.informative is False:
+        assert standing.energy is not None
+        skill = f"skill {standing.energy.skill:+.3f} +- {standing.energy.skill_stderr:.3f}"
+        return "no information", f"{skill}; calibration p = {calibration.pvalue:.3f}"
+    if calibration.pvalue >= LEVEL:
+        width = calibration.detectable_width
+        power = "not even a factor of two in width" if math.isnan(width) else f"width errors above {width:.0%}"
+        return "no miscalibration found", f"would have seen {power}"
+    shift_p, correlation, where = calibration.shift()
+    shifted = shift_p < LEVEL and abs(correlation) >= SHIFT_EFFECT
+    if shifted:
+        return "shifted", f"ranks{label(where)} follow a shift, correlation {correlation:+.2f}; {spoke}"
+    mira_z = calibration.worst("mira")[0] if mira is None else mira.sigmas
+    dispersion_z, where = calibration.worst("dispersion")
+    agree = f"MIRA {mira_z:+.1f} sigma, SBC dispersion{label(where)} z = {dispersion_z:+.1f}"
+    if mira_z < -2 and dispersion_z > 2:
+        return "overconfident", agree
+    if mira_z > 2 and dispersion_z < -2:
+        return "underconfident", agree
+    return "not uniform", spoke
+
+
+def _order(standings: list[Standing], rank_by: str) -> list[Standing]:
+    def distance(s: Standing) -> float:
+        return math.inf if s.mira is None else abs(s.mira.score - s.mira.expected)
+
+    def energy(s: Standing) -> float:
+        return math.inf if s.energy is None else s.energy.score
+
+    def key(s: Standing) -> tuple[Any, ...]:
+        if s.failure is not None:
+            return (2, 0, 0)
+        return (0, distance(s), 0) if rank_by == "mira" else (0, s.tier, energy(s), distance(s))
+
+    return sorted(standings, key=key)
+
+
+def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, float]]:
+    r"""For each candidate, whether it is separated from the best one, and the adjusted p-value.
+
+    The quantity that orders is the one that is compared, fiducial by fiducial.
+    """
+
+    def values(s: Standing) -> np.ndarray | None:
+        result = s.mira if rank_by == "mira" else s.energy
+        return None if result is None or s.failure is not None else result.per_fiducial
+
+    best = values(ordered[0])
+    pvalues = np.full(len(ordered), np.nan)
+    if best is None:
+        return [("-", math.nan)] * len(ordered)
+    for i, standing in enumerate(ordered[1:], start=1):
+        mine = values(standing)
+        if mine is not None:
+            pvalues[i] = paired_pvalue(mine - best, generator(seed, "sign flips"))
+    known = ~np.isnan(pvalues)
+    pvalues[known] = holm(pvalues[known])
+    unresolved = "tied" if len(best) >= FEW_FIDUCIALS else "not resolved"
+    words = ["best"]
+    for p, standing in zip(pvalues[1:], ordered[1:], strict=True):
+        if math.isnan(p):
+            words.append("-")
+        elif p < TIE_LEVEL:
+            words.append("no")
+        else:
+            # A worse tier is a finding of its own; equal energy does not undo it.
+            same = rank_by == "mira" or standing.tier == ordered[0].tier
+            words.append(unresolved if same else "no")
+    return list(zip(words, pvalues.tolist(), strict=True))
+
+
+def rank(
+    standings: list[Standing], *, rank_by: str = "tiers", names: list[str] | None = None, seed: int = 0
+) -> pd.DataFrame:
+    r"""Returns the ranking, best candidate first, controls last.
+
+    Arguments:
+        standings: The candidates with their scores.
+        rank_by: `"tiers"`, or `"mira"` for the paper's order: the distance of MIRA from its expectation.
+        names: The names of the parameters.
+        seed: The seed of sign flips, which decide ties when there are few fiducials.
+    """
+
+    if rank_by not in RANKINGS:
+        raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
+    ordered = _order([s for s in standings if s.role == "candidate"], rank_by)
+    by_mira = {s.name: i for i, s in enumerate(_order(ordered, "mira"), 1) if s.mira is not None}
+    ties = _tied(ordered, rank_by, seed) if ordered else []
+    rows = []
+    for i, standing in enumerate([*ordered, *(s for s in standings if s.role != "candidate")]):
+        ranked = i < len(ordered)
+        mira, energy, calibration = standing.mira, standing.energy, standing.calibration
+        verdict, evidence = _verdict(standing, names)
+        row: dict[str, Any] = {"candidate": standing.name, "role": standing.role, "tier": standing.tier}
+        row |= {"verdict": verdict, "evidence": evidence}
+        if ranked:
+            row |= {"tied": ties[i][0], "tied_p": ties[i][1], "mira_rank": by_mira.get(standing.name)}
+            row |= {"rank": i + 1 if standing.failure is None else None}
+        else:
+            row |= {"tier": "-", "tied": "-"}
+        if mira is not None:
+            row |= {"mira": mira.score, "mira_stderr": mira.stderr, "mira_sigmas": mira.sigmas}
+        if energy is not None:
+            row |= {"energy": energy.score, "energy_stderr": energy.stderr}
+            if standing.informative is not None:
+                row |= {"skill": energy.skill, "skill_stderr": energy.skill_stderr}
+        if calibration is not None:
+            row |= {"calibration_p": calibration.pvalue}
+        for column, metric, attribute in (
+            ("tarp_deviation", "tarp", "score"),
+            ("sbc_p", "sbc", "pvalue"),
+        ):
+            if metric in standing.scores:
+                row[column] = getattr(standing.scores[metric], attribute)
+        rows.append(row)
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    return table.astype({"rank": "Int64", "mira_rank": "Int64"})

@@ -1,0 +1,360 @@
+r"""Ball ranks and marginal ranks: the one hot kernel.
+
+For a fiducial with truth $y^*$, samples $y_1, \dots, y_S$ and a center $c$, the ball rank is the number of samples
+that are closer to the center than the truth is,
+
+.. math:: J = \#\{j : d(y_j, c) < d(y^*, c)\} \in \{0, \dots, S\}.
+
+MIRA, its drawn variant and TARP are functions of $J$ alone. With $z_j = y_j - y^*$ and $b = c - y^*$ the Euclidean
+comparison needs no distance at all,
+
+.. math:: d(y_j, c) < d(y^*, c) \iff \tfrac{1}{2} |z_j| < b \cdot z_j / |z_j| ,
+
+so a rank is a product of centers and *unit directions* and a count. Everything is relative to the truth (taken in
+float64), so large offsets cancel before single precision begins, and every direction has length one, so neither a
+narrow posterior nor an outlier leaves the range of float32.
+"""
+
+__all__ = ["ball_ranks", "marginal_ranks", "sample_influence", "uniform_centers"]
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from .arrays import Array, as_host, is_device_tensor
+from .errors import UsageError
+from .scaling import Scale
+from .streams import fiducial_keys, uniforms
+
+Centers = Callable[[NDArray[np.integer]], NDArray[np.float32]]
+
+_CHUNK = 512  # samples in flight: their directions stay in the L1/L2 cache
+_FUSED = (2, 4, 8, 16)  # dimensions that the fused loop is unrolled for; beyond, a BLAS product is faster
+_BLOCK_BYTES = 2**21  # centers of a block of fiducials
+
+
+# `contract` allows fused multiply-adds and nothing else: no reassociation, so the same input gives the same bits
+# whether the machine code was just compiled or comes from the cache.
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _directions(
+    samples: NDArray, truth: NDArray, inverse: NDArray, start: int, stop: int, direction: NDArray, half: NDArray
+) -> int:
+    r"""Fills the unit directions and half lengths of samples; returns a non-finite sample's index, or -1."""
+    dim = truth.shape[0]
+    for j in range(start, stop):
+        square = 0.0
+        for i in range(dim):
+            z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
+            square += z * z
+        if not np.isfinite(square):
+            return j
+        length = np.sqrt(square)
+        per_length = 1.0 / length if length > 0 else 0.0
+        half[j - start] = np.float32(0.5 * length)
+        for i in range(dim):
+            z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
+            direction[i * _CHUNK + j - start] = np.float32(z * per_length)
+    return -1
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _count_pair(
+    direction: NDArray, half: NDArray, offsets: NDArray, base: int, size: int, unroll: tuple[int, ...]
+) -> tuple[np.int32, np.int32]:
+    r"""Counts the samples inside the balls around two centers."""
+    # len(unroll) is a compile-time constant: the inner loop disappears and the outer one becomes SIMD.
+    width = len(unroll)
+    first, second = np.int32(0), np.int32(0)
+    for j in range(size):
+        a = b = -half[j]
+        for i in range(width):
+            n = direction[i * _CHUNK + j]
+            a += offsets[base + i] * n
+            b += offsets[base + width + i] * n
+        first = np.int32(first + np.int32(a > np.float32(0)))
+        second = np.int32(second + np.int32(b > np.float32(0)))
+    return first, second
+
+
+@njit(nogil=True, cache=True)
+def _count_block(
+    samples: NDArray,
+    truths: NDArray,
+    low: NDArray,
+    inverse: NDArray,
+    centers: NDArray,
+    unroll: tuple[int, ...],
+    closer: NDArray,
+    equal: NDArray,
+) -> int:
+    r"""Adds to `closer` and `equal`, both (L, R); returns the flat index of a non-finite sample, or -1."""
+    fiducials, count, dim = samples.shape
+    regions = centers.shape[1]
+    width = len(unroll)
+    direction = np.zeros(width * _CHUNK, np.float32)
+    half = np.empty(_CHUNK, np.float32)
+    offsets = np.zeros((regions + 1) * width, np.float32)
+    for l in range(fiducials):
+        row = l if inverse.shape[0] > 1 else 0
+        for r in range(regions):
+            for i in range(dim):
+                offset = centers[l, r, i] - (truths[l, i] - low[row, i]) * inverse[row, i]
+                offsets[r * width + i] = np.float32(offset)
+        for start in range(0, count, _CHUNK):
+            stop = min(start + _CHUNK, count)
+            size = stop - start
+            bad = _directions(samples[l], truths[l], inverse[row], start, stop, direction, half)
+            if bad >= 0:
+                return l * count + bad
+            copies = np.int32(0)
+            for j in range(size):
+                copies += np.int32(half[j] == 0)
+            for r in range(0, regions, 2):
+                first, second = _count_pair(direction, half, offsets, r * width, size, unroll)
+                closer[l, r] += first
+                equal[l, r] += copies
+                if r + 1 < regions:
+                    closer[l, r + 1] += second
+                    equal[l, r + 1] += copies
+    return -1
+
+
+def _count_wide(
+    samples: NDArray[np.floating],
+    truth: NDArray[np.float64],
+    low: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+    centers: NDArray[np.float32],
+) -> tuple[NDArray[np.int32], int, int]:
+    r"""The ranks of one fiducial in many dimensions: products of slices that fit the cache."""
+    count, dim = samples.shape
+    dims = [slice(i, i + 1024) for i in range(0, dim, 1024)]
+    offsets = np.empty(centers.shape, np.float32)
+    for s in dims:
+        offsets[:, s] = centers[:, s] - (truth[s] - low[s]) * inverse[s]
+    closer = np.zeros(len(centers), np.int32)
+    copies = 0
+    step = max(16, 2**18 // min(dim, 1024))
+    for start in range(0, count, step):
+        part = samples[start : start + step]
+        square = np.zeros(len(part))
+        product = np.zeros((len(centers), len(part)), np.float32)
+        for s in dims:
+            z = (part[:, s] - truth[s]) * inverse[s]
+            square += np.einsum("ij,ij->i", z, z)
+        finite = np.isfinite(square)
+        if not finite.all():
+            return closer, copies, start + int(np.argmin(finite))
+        length = np.sqrt(square)
+        per_length = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)[:, None]
+        for s in dims:
+            z = ((part[:, s] - truth[s]) * (inverse[s] * per_length)).astype(np.float32)
+            product += offsets[:, s] @ z.T
+        closer += np.count_nonzero(product > (0.5 * length).astype(np.float32), axis=1)
+        copies += int(np.count_nonzero(length == 0))
+    return closer, copies, -1
+
+
+def _count_torch(
+    samples: Array,
+    truth: NDArray[np.float64],
+    low: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+    centers: NDArray[np.float32],
+) -> tuple[NDArray[np.int32], int, int]:
+    r"""The ranks of one fiducial on the device where its samples live."""
+    import torch
+
+    double = torch.float32 if samples.device.type == "mps" else torch.float64
+    place = {"device": samples.device, "dtype": double}
+    y, scale = torch.as_tensor(truth, **place), torch.as_tensor(inverse, **place)
+    z = (samples.to(double) - y) * scale
+    length = z.norm(dim=1)
+    finite = torch.isfinite(length)
+    if not finite.all():
+        return np.zeros(len(centers), np.int32), 0, int(torch.argmin(finite.int()))
+    direction = (z / torch.where(length > 0, length, 1.0)[:, None]).float()
+    offset = torch.as_tensor(centers, device=samples.device) - ((y - torch.as_tensor(low, **place)) * scale)
+    closer = (offset.float() @ direction.T > (0.5 * length).float()).sum(dim=1)
+    return closer.int().cpu().numpy(), int((length == 0).sum()), -1
+
+
+def _unroll(dim: int) -> tuple[int, ...]:
+    return (0,) * next(width for width in _FUSED if dim <= width)
+
+
+def _host(block: Array) -> NDArray[np.floating]:
+    dtype = np.float64 if block.dtype.itemsize > 4 else np.float32
+    return np.ascontiguousarray(block, dtype=dtype)
+
+
+def uniform_centers(seed: int, regions: int, dim: int) -> Centers:
+    r"""Returns the function that draws centers $c \sim \mathcal{U}(0, 1)^d$, $(L, R, d)$, for given fiducials.
+
+    They depend on the seed and the fiducial's index only, so all candidates meet the same regions.
+    """
+
+    def draw(index: NDArray[np.integer]) -> NDArray[np.float32]:
+        keys = fiducial_keys(seed, "centers", index)
+        return uniforms(keys, regions * dim).reshape(len(keys), regions, dim)
+
+    return draw
+
+
+def ball_ranks(
+    truths: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    centers: Centers,
+    *,
+    seed: int = 0,
+    index: NDArray[np.integer] | None = None,
+    threads: int = 1,
+    name: str = "samples",
+) -> NDArray[np.int32]:
+    r"""Returns the ball ranks $J$, with shape $(L, R)$.
+
+    Samples that coincide with the truth are ties: they are broken at random, $J + \mathcal{U}\{0, \dots, t\}$, which
+    keeps $J$ uniform under the null.
+
+    Arguments:
+        truths: The truths, with shape $(L, d)$.
+        samples: The samples, with shape $(L, S, d)$; never copied as a whole.
+        scale: The scale on which distances are measured.
+        centers: The function that draws the centers of given fiducials.
+        seed: The seed of the ties.
+        index: The fiducials' own indices, if they are a part of a larger set.
+        threads: The number of threads; the result does not depend on it.
+        name: What to call the samples in an error.
+    """
+
+    fiducials, dim = truths.shape
+    index = np.arange(fiducials) if index is None else np.asarray(index)
+    regions = centers(index[:1]).shape[1]
+    closer = np.zeros((fiducials, regions), np.int32)
+    equal = np.zeros((fiducials, regions), np.int32)
+    on_device = is_device_tensor(samples)
+    fused = dim <= _FUSED[-1] and not on_device
+    per_block = max(1, _BLOCK_BYTES // (4 * regions * dim)) if fused else 1
+    blocks = [slice(i, min(i + per_block, fiducials)) for i in range(0, fiducials, per_block)]
+
+    def refuse(at: int) -> None:
+        where = divmod(at, samples.shape[1])
+        raise UsageError(
+            f"{name} holds a NaN, an infinite or an overflowing value at fiducial {index[where[0]]}, "
+            f"sample {where[1]}; finite numbers are needed"
+        )
+
+    def work(block: slice) -> None:
+        drawn = centers(index[block])
+        low, width = scale.rows(block)
+        if fused:
+            values = _host(samples[block])
+            bad = _count_block(
+                values, truths[block], low, 1.0 / width, drawn, _unroll(dim), closer[block], equal[block]
+            )  # fmt: skip
+            if bad >= 0:
+                refuse(block.start * samples.shape[1] + bad)
+            return
+        values = samples[block.start] if on_device else np.asarray(samples[block.start])
+        count = _count_torch if on_device else _count_wide
+        closer[block], equal[block], bad = count(values, truths[block.start], low[0], 1.0 / width[0], drawn[0])
+        if bad >= 0:
+            refuse(block.start * samples.shape[1] + bad)
+
+    with threadpool_limits(1, user_api="blas"):
+        if threads > 1 and len(blocks) > 1 and not on_device:
+            with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
+                list(pool.map(work, blocks))
+        else:
+            for block in blocks:
+                work(block)
+    return _break_ties(closer, equal, fiducial_keys(seed, "ties", index))
+
+
+def _break_ties(below: NDArray[np.int32], equal: NDArray[np.int32], keys: NDArray[np.uint64]) -> NDArray[np.int32]:
+    tied = equal.any(axis=1)
+    if tied.any():
+        u = uniforms(keys[tied], below.shape[1])
+        # min: the product of a float32 just below one and t + 1 may round up to t + 1.
+        below[tied] += np.minimum(u * (equal[tied] + 1), equal[tied]).astype(np.int32)
+    return below
+
+
+def marginal_ranks(
+    truths: NDArray[np.float64],
+    samples: Array,
+    *,
+    seed: int = 0,
+    index: NDArray[np.integer] | None = None,
+) -> NDArray[np.int32]:
+    r"""Returns the number of samples below the truth in every dimension, $(L, d)$, ties broken at random."""
+
+    index = np.arange(len(truths)) if index is None else np.asarray(index)
+    below = np.empty(truths.shape, np.int32)
+    equal = np.empty(truths.shape, np.int32)
+    for block in _slices(len(truths), samples.shape[1] * samples.shape[2]):
+        values = samples[block]
+        values = as_host(values) if is_device_tensor(values) else values
+        truth = truths[block][:, None]
+        below[block] = np.count_nonzero(values < truth, axis=1)
+        equal[block] = np.count_nonzero(values == truth, axis=1)
+    return _break_ties(below, equal, fiducial_keys(seed, "marginal ties", index))
+
+
+def _slices(fiducials: int, entries: int) -> Iterator[slice]:
+    step = max(1, _BLOCK_BYTES // max(1, entries))
+    return (slice(i, min(i + step, fiducials)) for i in range(0, fiducials, step))
+
+
+@njit(nogil=True, cache=True, fastmath={"contract"})
+def _add_influence(
+    samples: NDArray, truth: NDArray, inverse: NDArray, offsets: NDArray, weights: NDArray, out: NDArray
+) -> None:
+    for j in range(samples.shape[0]):
+        for r in range(len(weights)):
+            difference = 0.0
+            for i in range(len(truth)):
+                z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
+                difference += z * (2.0 * offsets[r, i] - z)
+            if difference > 0:
+                out[j] += weights[r]
+
+
+def sample_influence(
+    truths: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    centers: Centers,
+    weights: NDArray[np.float64],
+    index: NDArray[np.integer],
+) -> NDArray[np.float64]:
+    r"""Returns $\sum_{l, r} w_{lr} 1[d(y_j, c_{lr}) < d(y^*_l, c_{lr})]$ for samples that all the truths share.
+
+    Arguments:
+        truths: The truths that share the samples, with shape $(L, d)$.
+        samples: The shared samples, with shape $(S, d)$.
+        scale: The scale of these fiducials.
+        centers: The function that draws the centers.
+        weights: The weight of each region, with shape $(L, R)$.
+        index: The fiducials' indices, with shape $(L,)$.
+    """
+
+    out = np.zeros(samples.shape[0])
+    values = as_host(samples)
+    for l, truth in enumerate(truths):
+        low, width = scale.rows(slice(l, l + 1))
+        offsets = centers(index[l : l + 1])[0] - (truth - low[0]) / width[0]
+        _add_influence(values, truth, 1.0 / width[0], offsets, weights[l], out)
+    return out
+
+
+def available_threads() -> int:
+    r"""The number of cores that this process may use."""
+
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,90 @@
+r"""Figures in the paper's look, drawn without any global state of matplotlib."""
+
+__all__ = ["overview", "save"]
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from ..ranking import Standing
+    from ..result import Result
+
+# Okabe & Ito's palette: distinct for color-blind readers too.
+COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#000000"]
+QUIET = "#999999"
+
+
+def save(figure: Figure, stem: Path) -> None:
+    r"""Writes a figure as png and pdf."""
+
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(stem.with_suffix(".png"), dpi=150)
+    # Without a date the same result gives the same bytes.
+    figure.savefig(stem.with_suffix(".pdf"), metadata={"CreationDate": None})
+
+
+def _colors(standings: "list[Standing]") -> dict[str, str]:
+    ranked = [s.name for s in standings if s.role == "candidate"]
+    colors = {name: COLORS[i % len(COLORS)] for i, name in enumerate(ranked)}
+    return {s.name: colors.get(s.name, QUIET) for s in standings}
+
+
+def overview(result: "Result") -> Figure:
+    r"""Draws the MIRA scores with their null band above, TARP's expected coverage below."""
+
+    standings = [s for s in result.standings if s.failure is None]
+    colors = _colors(standings)
+    names = [s.name for s in standings]
+    wide = max(6.0, 0.9 * len(names) + 1.5)
+    figure = Figure(figsize=(wide, 6.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    top, bottom = figure.subplots(2, 1)
+    _scores(top, standings, colors)
+    _coverage(bottom, standings, colors)
+    top.set_title(result.task)
+    return figure
+
+
+def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:
+    scored = [s for s in standings if s.mira is not None]
+    if not scored:
+        axes.set_axis_off()
+        axes.text(0.5, 0.5, "MIRA was not computed", ha="center", transform=axes.transAxes)
+        return
+    null = next(s.mira for s in scored if s.mira is not None)
+    e = null.expected
+    axes.axhspan(e - null.paper_band, e + null.paper_band, color="#DDDDDD", lw=0, label=r"paper's band")
+    axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=r"exact null, $\pm 1 \sigma$")
+    axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
+    axes.axhline(0.5, color="gray", ls="--", lw=1)
+    for i, s in enumerate(scored):
+        assert s.mira is not None
+        marker = "o" if s.role == "candidate" else "D"
+        axes.errorbar(i, s.mira.score, s.mira.stderr, fmt=marker, color=colors[s.name], capsize=4, ms=6, zorder=3)
+    axes.set_xticks(range(len(scored)), [s.name for s in scored])
+    axes.set_xlim(-0.5, len(scored) - 0.5)
+    low = min(0.5, *(s.mira.score for s in scored if s.mira))
+    high = max(e, *(s.mira.score for s in scored if s.mira))
+    axes.set_ylim(low - 0.02, max(high + 0.03, e + 1.3 * null.paper_band))
+    axes.set_ylabel("MIRA score")
+    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=3)
+
+
+def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:
+    axes.plot([0, 1], [0, 1], color="black", ls="--", lw=1)
+    for s in standings:
+        if "tarp" in s.scores and s.scores["tarp"].result is not None:
+            tarp = s.scores["tarp"].result
+            style = "-" if s.role == "candidate" else ":"
+            axes.plot(tarp.levels, tarp.coverage, style, color=colors[s.name], lw=1.5, label=s.name)
+            low, high = tarp.coverage - tarp.stderr, tarp.coverage + tarp.stderr
+            axes.fill_between(tarp.levels, low, high, color=colors[s.name], alpha=0.25, lw=0)
+    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="credibility level", ylabel="expected coverage (TARP)")
+    axes.set_xticks(np.linspace(0, 1, 6))
+    if len(axes.lines) > 1:
+        axes.legend(loc="upper left", fontsize=8, frameon=False)

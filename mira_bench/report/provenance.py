@@ -1,0 +1,55 @@
+r"""What explains a run: versions, the state of the code, the machine, the command, the times."""
+
+__all__ = ["provenance"]
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch", "pandas", "joblib", "hydra-core", "sbi", "caustics")
+
+
+def _versions() -> dict[str, str]:
+    from .._version import __version__
+
+    found = {"mira_bench": __version__}
+    for name in PACKAGES[1:]:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _git() -> dict[str, str | bool] | None:
+    def ask(*words: str) -> str:
+        here = Path(__file__).parent
+        done = subprocess.run(("git", *words), cwd=here, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    try:
+        # A package installed below somebody else's repository must not carry that repository's commit.
+        if not (Path(ask("rev-parse", "--show-toplevel")) / "mira_bench").samefile(Path(__file__).parents[1]):
+            return None
+        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain"))}
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def provenance(**more: Any) -> dict[str, Any]:
+    r"""Returns the circumstances of this process, with what the caller adds."""
+
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "versions": _versions(),
+        "git": _git(),
+        **more,
+    }

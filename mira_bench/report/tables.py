@@ -1,0 +1,141 @@
+r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
+
+__all__ = ["console", "display", "markdown", "save"]
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ..result import Result
+
+DASH = "-"
+
+
+def _known(value: Any) -> bool:
+    return value is not None and value is not pd.NA and not (isinstance(value, float) and math.isnan(value))
+
+
+def _number(value: Any, form: str = ".4f") -> str:
+    return format(float(value), form) if _known(value) else DASH
+
+
+def _pm(value: Any, error: Any, form: str = ".4f") -> str:
+    if not _known(value):
+        return DASH
+    return f"{_number(value, form)} ± {_number(error, form)}" if _known(error) else _number(value, form)
+
+
+def _p(value: Any) -> str:
+    if not _known(value):
+        return DASH
+    return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
+
+
+def _rank(row: Any) -> str:
+    if row.role != "candidate":
+        return str(row.role)
+    return str(int(row.rank)) if _known(row.rank) else DASH
+
+
+def display(ranking: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns the ranking as people read it: numbers with their errors, as text."""
+
+    columns: dict[str, Callable[[Any], str]] = {
+        "": _rank,
+        "candidate": lambda r: r.candidate,
+        "MIRA": lambda r: _pm(r.mira, r.mira_stderr),
+        "σ": lambda r: _number(r.mira_sigmas, "+.1f"),
+        "by MIRA": lambda r: str(int(r.mira_rank)) if _known(r.mira_rank) else DASH,
+        "tier": lambda r: r.tier,
+        "cal. p": lambda r: _p(r.calibration_p),
+        "energy": lambda r: _pm(r.energy, r.energy_stderr),
+        "skill": lambda r: _number(r.skill, ".3f"),
+        "tied": lambda r: r.tied,
+        "TARP": lambda r: _number(r.tarp_deviation, ".3f"),
+        "SBC p": lambda r: _p(r.sbc_p),
+        "verdict": lambda r: r.verdict,
+        "evidence": lambda r: r.evidence,
+    }
+    rows = list(ranking.itertuples(index=False))
+    return pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
+
+
+def markdown(table: pd.DataFrame) -> str:
+    r"""Returns a table as Markdown."""
+
+    lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
+    for row in table.itertuples(index=False):
+        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+LATEX = str.maketrans({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#"})
+
+
+def _latex(table: pd.DataFrame) -> str:
+    def cell(text: str) -> str:
+        return text.translate(LATEX).replace("±", r"$\pm$").replace("σ", r"$\sigma$").replace("|z|", "$|z|$")
+
+    lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\toprule"]
+    lines += [" & ".join(cell(c) for c in table.columns) + r" \\", r"\midrule"]
+    lines += [" & ".join(cell(str(c)) for c in row) + r" \\" for row in table.itertuples(index=False)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
+
+
+def explanation(result: "Result") -> str:
+    r"""What a reader of the ranking must know, in a few lines."""
+
+    first = next((s.mira for s in result.standings if s.mira is not None), None)
+    lines = [f"Ranked by {result.rank_by}."]
+    if first is not None:
+        fiducials, regions = first.ranks.shape
+        lines = [
+            f"{fiducials} fiducials, {first.samples} samples, {regions} regions, normalize={first.normalize}. "
+            f"A perfect candidate scores {first.expected:.4f} ± {first.null_stderr:.4f} "
+            f"(the paper's band: ± {first.paper_band:.4f}).",
+            f"σ: MIRA's deviation from that in null standard deviations. Ranked by {result.rank_by}"
+            + (
+                ": A no miscalibration found, B miscalibrated, C no information; then by energy score."
+                if result.rank_by == "tiers"
+                else ": the distance of MIRA from its expectation, the paper's order."
+            ),
+        ]
+    return "\n".join(lines)
+
+
+def save(result: "Result", folder: Path) -> None:
+    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`."""
+
+    result.scores.to_parquet(folder / "scores.parquet", index=False)
+    result.summary.to_csv(folder / "summary.csv", index=False)
+    result.ranking.to_csv(folder / "ranking.csv", index=False)
+    table = display(result.ranking)
+    title = f"# {result.task}\n\n"
+    (folder / "ranking.md").write_text(title + markdown(table) + "\n" + explanation(result) + "\n", encoding="utf-8")
+    (folder / "ranking.tex").write_text(_latex(table), encoding="utf-8")
+
+
+def console(result: "Result") -> "Table":
+    r"""Returns the ranking for a terminal."""
+
+    from rich.table import Table
+
+    shown = display(result.ranking)
+    table = Table(title=f"{result.task}: which posterior can be trusted", caption=explanation(result))
+    for title in shown.columns:
+        if title != "evidence":
+            right = title in ("MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "TARP", "SBC p")
+            table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdict")
+    candidates = result.ranking["role"] == "candidate"
+    for i, row in enumerate(shown.itertuples(index=False)):
+        *cells, evidence = (str(c) for c in row)
+        cells[-1] += f"\n[dim]{evidence}[/dim]"
+        last = i + 1 < len(shown) and candidates.iloc[i] and not candidates.iloc[i + 1]
+        table.add_row(*cells, end_section=bool(last))
+    return table

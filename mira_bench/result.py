@@ -1,0 +1,112 @@
+r"""What a run or a call of `score` gives: tables, a ranking, figures, and a folder to keep them in."""
+
+__all__ = ["Result"]
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from .errors import UsageError
+from .ranking import Standing, rank
+from .report import tables
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SUMMARY = ["task", "candidate", "metric", "score", "stderr", "expected", "pvalue", "note"]
+
+
+@dataclass(frozen=True)
+class Result:
+    r"""The scores of all candidates of one task.
+
+    Arguments:
+        task: The name of the task.
+        standings: The candidates with their scores, in the order in which they were given.
+        metrics: The names of the metrics that were asked for.
+        names: The names of the parameters, if they have any.
+        rank_by: The rule of the ranking.
+        seed: The seed of the run.
+        seconds: The time spent on sampling and scoring, per candidate.
+    """
+
+    task: str
+    standings: Sequence[Standing]
+    metrics: Sequence[str]
+    names: list[str] | None = None
+    rank_by: str = "tiers"
+    seed: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def ranking(self) -> pd.DataFrame:
+        r"""The ranking, best first; see `mira_bench.ranking`."""
+        return rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
+
+    @cached_property
+    def summary(self) -> pd.DataFrame:
+        r"""One row per candidate and metric: score, stderr, expected, pvalue, note."""
+        rows = []
+        for s in self.standings:
+            for metric in self.metrics:
+                scores = s.scores.get(metric)
+                row: dict[str, object] = {"task": self.task, "candidate": s.name, "metric": metric}
+                if scores is None:
+                    row["note"] = f"failed: {s.failure}"
+                else:
+                    row |= {key: getattr(scores, key) for key in SUMMARY[3:]}
+                rows.append(row)
+        return pd.DataFrame(rows, columns=SUMMARY)
+
+    @cached_property
+    def scores(self) -> pd.DataFrame:
+        r"""One row per candidate, metric and fiducial: the value, for metrics that have one per fiducial."""
+        parts = []
+        for s in self.standings:
+            for metric, scores in s.scores.items():
+                if scores.per_fiducial is not None:
+                    values = scores.per_fiducial
+                    parts.append(
+                        pd.DataFrame(
+                            {
+                                "task": self.task,
+                                "candidate": s.name,
+                                "metric": metric,
+                                "fiducial": np.arange(len(values)),
+                                "value": values,
+                            }
+                        )
+                    )
+        columns = ["task", "candidate", "metric", "fiducial", "value"]
+        return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        r"""The candidates that failed, with the reason."""
+        return {s.name: s.failure for s in self.standings if s.failure is not None}
+
+    def plot(self) -> "Figure":
+        r"""Draws the paper's figure: MIRA scores above, TARP coverage below."""
+        from .report.figures import overview
+
+        return overview(self)
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        r"""Writes tables and figures into a folder."""
+        path = Path(folder)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            tables.save(self, path)
+        except OSError as error:
+            raise UsageError(f"the folder {path} cannot be written: {error}") from error
+        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
+            from .report.figures import save
+
+            save(self.plot(), path / "figures" / "overview")
+        return path

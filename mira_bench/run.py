@@ -1,0 +1,514 @@
+r"""The pipeline: fiducials are simulated, candidates sampled, samples scored, block by block.
+
+The unit of work is a candidate on a block of fiducials. It has its own random streams, its results go to the store as
+soon as they exist, and samples are dropped unless they are asked to stay. So memory is bounded, a killed run goes on
+where it stopped, and neither the order of the work nor the number of workers changes a bit of the result.
+"""
+
+__all__ = ["Estimate", "estimate", "run"]
+
+import dataclasses
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+
+from .arrays import Array, as_array, as_truths, flat, refuse_non_finite
+from .candidate import Candidate, Oracle, Prior
+from .errors import RunError, UsageError
+from .fiducials import Fiducials
+from .metric import Block, Metric, Record, Scores
+from .metrics import default_metrics
+from .progress import Progress
+from .ranking import RANKINGS, Standing
+from .result import Result
+from .scaling import Scaling, as_bounds, sample_range
+from .store import Store, describe, digest
+from .streams import generator
+from .task import BLOCK, Task
+
+log = logging.getLogger("mira_bench")
+
+Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
+
+
+@dataclass(frozen=True)
+class Plan:
+    r"""All that determines the results of a run, and where they are kept."""
+
+    name: str
+    task: Task
+    candidates: Mapping[str, Candidate]
+    metrics: Mapping[str, Metric]
+    fiducials: int
+    samples: int
+    seed: int
+    store: Store
+    keep_samples: bool = False
+    device: str | None = None
+    identity: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        r"""The number of fiducials in a block."""
+        return int(getattr(self.task, "block", BLOCK))
+
+    @property
+    def blocks(self) -> range:
+        return range(math.ceil(self.fiducials / self.size))
+
+    def count(self, block: int) -> int:
+        r"""The number of fiducials of a block that belong to this run; the last block may be cut."""
+        return min(self.size, self.fiducials - block * self.size)
+
+    def spec(self, kind: str, block: int, **more: Any) -> dict[str, Any]:
+        r"""The identity of something in the store: all that determines its content."""
+        base = {"kind": kind, "task_name": self.name, "task": self.identity, "seed": self.seed}
+        return base | {"block": block, "size": self.size} | more
+
+    def samples_spec(self, name: str, block: int) -> dict[str, Any]:
+        candidate = describe(self.candidates[name]) if self.store.root is not None else None
+        return self.spec("samples", block, candidate_name=name, candidate=candidate, samples=self.samples)
+
+    def record_spec(self, name: str, block: int, metric: Metric, scaling: Scaling) -> dict[str, Any]:
+        spec = self.samples_spec(name, block)
+        if self.store.root is None:
+            return spec
+        normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
+        # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one.
+        fixed = scaling.task is not None and normalize in ("task", "none", "joint", "samples")
+        ruler = None if fixed else digest(scaling.truths, *(scaling.pooled or ()))
+        return spec | {
+            "kind": "record",
+            "metric_name": metric.name,
+            "metric": describe(metric) | {"version": metric.version},
+            "count": self.count(block),
+            "ruler": ruler,
+        }
+
+
+def _simulate(plan: Plan, block: int) -> Fiducials:
+    spec = plan.spec("fiducials", block)
+    stored = plan.store.get(spec)
+    if stored is None:
+        rng = generator(plan.seed, "data", plan.name, block)
+        try:
+            drawn = plan.task.simulate(plan.size, rng)
+        except Exception as error:
+            raise RunError(
+                f"task {plan.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
+            ) from error
+        if len(drawn) != plan.size:
+            raise RunError(f"task {plan.name!r} simulated {len(drawn)} fiducials where {plan.size} were asked for")
+        stored = {
+            key: np.asarray(as_array(value, f"{key} of task {plan.name!r}") if key != "group" else value)
+            for key, value in (("y", drawn.y), ("x", drawn.x), ("group", drawn.group))
+            if value is not None
+        }
+        for key in ("y", "x"):
+            if key in stored:
+                refuse_non_finite(stored[key], f"{key} of task {plan.name!r} (block {block})")
+        plan.store.put(spec, stored)
+    return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
+
+
+def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials) -> Array:
+    spec = plan.samples_spec(name, block)
+    stored = plan.store.get(spec)
+    if stored is not None:
+        return stored["values"]
+    posterior = plan.candidates[name].build(plan.task, generator(plan.seed, "build", plan.name, name))
+    x = np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
+    values = posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block))
+    values = as_array(values, f"the samples of candidate {name!r}")
+    wanted = (len(fiducials), plan.samples, *fiducials.event)
+    if tuple(values.shape) != wanted:
+        raise UsageError(
+            f"candidate {name!r} returned samples of shape {tuple(values.shape)}; {wanted} is needed: "
+            f"{plan.samples} samples for each of {len(fiducials)} observations"
+        )
+    if plan.keep_samples:
+        plan.store.put(spec, {"values": np.asarray(values)})
+    return values
+
+
+def _finite(values: NDArray, first: int, name: str) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        where = np.argwhere(bad)[0]
+        raise UsageError(
+            f"candidate {name!r} gave {values[tuple(where)]} at fiducial {first + where[0]}, sample {where[1]}"
+        )
+
+
+def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
+    r"""Lets metrics look at a block. A metric that does not apply gives its reason in place of a record."""
+
+    outcomes: dict[str, Outcome] = {}
+    for name, metric in metrics.items():
+        try:
+            outcomes[name] = metric.observe(block)
+        except UsageError as error:
+            outcomes[name] = str(error)
+    return outcomes
+
+
+def _work(
+    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling
+) -> tuple[str, int, dict[str, Outcome] | None, str, float]:
+    r"""Samples and scores one candidate on one block; a failure is a reason, not an exception."""
+    start = time.perf_counter()
+    try:
+        specs = {key: plan.record_spec(name, block, m, scaling) for key, m in plan.metrics.items()}
+        outcomes: dict[str, Outcome] = {}
+        for key, spec in specs.items():
+            stored = plan.store.get(spec)
+            if stored is not None:
+                outcomes[key] = stored
+        missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
+        if missing:
+            count = plan.count(block)
+            values = _sample(plan, name, block, fiducials)[:count]
+            if isinstance(values, np.ndarray):
+                _finite(values, block * plan.size, name)
+            if plan.device not in (None, "cpu"):
+                import torch
+
+                values = torch.as_tensor(values, device=plan.device)
+            fresh = observe(
+                Block(
+                    truths=fiducials.truths[:count],
+                    samples=flat(values, 2),
+                    index=np.arange(block * plan.size, block * plan.size + count),
+                    scaling=scaling,
+                    seed=plan.seed,
+                    name=f"candidate {name!r}",
+                    groups=None if fiducials.group is None else fiducials.group[:count],
+                ),
+                missing,
+            )
+            for key, outcome in fresh.items():
+                if not isinstance(outcome, str):
+                    plan.store.put(specs[key], outcome)
+            outcomes |= fresh
+        return name, block, outcomes, "", time.perf_counter() - start
+    except Exception as error:
+        log.debug("candidate %s failed on block %d", name, block, exc_info=True)
+        reason = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
+        return name, block, None, reason, time.perf_counter() - start
+
+
+def _parallel(
+    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], workers: int, backend: str
+) -> Iterator[Any]:
+    if workers == 1:
+        for call in calls:
+            yield function(*call)
+        return
+    pool = Parallel(
+        n_jobs=workers, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
+    )  # fmt: skip
+    yield from pool(delayed(function)(*call) for call in calls)
+
+
+@dataclass(frozen=True)
+class _Range:
+    r"""Keeps the range of the samples, which `normalize="pooled"` needs of all candidates before any score."""
+
+    name = "range"
+    version = 1
+    normalize = "none"
+
+    def observe(self, block: Block) -> Record:
+        low, high = sample_range(block.samples)
+        return {"low": low, "high": high}
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        return Scores(result=[np.concatenate([r[key] for r in records]) for key in ("low", "high")])
+
+
+def standing(
+    name: str,
+    role: str,
+    blocks: Sequence[Mapping[str, Outcome]],
+    metrics: Mapping[str, Metric],
+    scaling: Scaling,
+) -> Standing:
+    r"""Reduces what metrics saw in all blocks of a candidate to its scores."""
+
+    scores = {}
+    for key, metric in metrics.items():
+        outcomes = [block[key] for block in blocks]
+        reason = next((o for o in outcomes if isinstance(o, str)), None)
+        if reason is None:
+            scores[key] = metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling)
+        else:
+            scores[key] = Scores(note=f"not computed: {reason}")
+    return Standing(name, role, scores)
+
+
+def _execute(
+    plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str, progress: Progress
+) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
+    r"""Runs all units; returns the outcomes per candidate in the order of blocks, failures, and seconds."""
+    failures: dict[str, str] = {}
+    seconds = dict.fromkeys(plan.candidates, 0.0)
+    seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
+
+    def calls() -> Iterator[tuple[Any, ...]]:
+        # The generator is read while results come in, so a candidate that failed gets no further blocks.
+        for name in plan.candidates:
+            for block in plan.blocks:
+                if name not in failures:
+                    yield plan, name, block, parts[block], scaling
+
+    for name, block, outcomes, reason, spent in _parallel(_work, calls(), workers, backend):
+        seconds[name] += spent
+        if outcomes is None:
+            if name not in failures:
+                log.error("candidate %s failed: %s", name, reason)
+                progress.fail(name)
+            failures[name] = reason if name not in failures else min(failures[name], reason)
+        else:
+            seen[name][block] = outcomes
+            progress.advance(name, plan.count(block))
+    ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
+    return ordered, failures, seconds
+
+
+def _check(plan: Plan, workers: int, rank_by: str) -> None:
+    for key, value in (("fiducials", plan.fiducials), ("samples", plan.samples), ("workers", workers)):
+        if value < 1:
+            raise UsageError(f"{key}={value}: at least one is needed")
+    if not plan.candidates:
+        raise UsageError("there are no candidates to score: the list is empty")
+    if not plan.metrics:
+        raise UsageError("there are no metrics to compute: the list is empty")
+    if rank_by not in RANKINGS:
+        raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
+    if plan.device not in (None, "cpu"):
+        import torch
+
+        try:
+            torch.empty(1, device=plan.device)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise UsageError(f"device={plan.device!r} cannot be used: {reason}") from error
+
+
+def _make_plan(
+    task: Task,
+    candidates: Mapping[str, Candidate],
+    metrics: Mapping[str, Metric] | None,
+    fiducials: int,
+    samples: int,
+    seed: int,
+    store: str | os.PathLike[str] | None,
+    keep_samples: bool,
+    device: str | None,
+    controls: bool,
+    name: str | None,
+) -> Plan:
+    if keep_samples and store is None:
+        raise UsageError("keep_samples needs a store to keep them in")
+    everyone = dict(candidates)
+    if controls:
+        for label, control in (("oracle", Oracle()), ("prior", Prior())):
+            if label not in everyone and control.skip(task) is None:
+                everyone[label] = control
+    return Plan(
+        name=name or type(task).__name__.lower(),
+        task=task,
+        candidates=everyone if candidates else {},
+        metrics=default_metrics() if metrics is None else metrics,
+        fiducials=int(fiducials),
+        samples=int(samples),
+        seed=int(seed),
+        store=Store(store),
+        keep_samples=keep_samples,
+        device=device,
+        identity=describe(task) if store is not None else {},
+    )
+
+
+def run(
+    task: Task,
+    candidates: Mapping[str, Candidate],
+    *,
+    fiducials: int = 1000,
+    samples: int = 500,
+    seed: int = 0,
+    metrics: Mapping[str, Metric] | None = None,
+    rank_by: str = "tiers",
+    workers: int = 1,
+    backend: str = "loky",
+    device: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    keep_samples: bool = False,
+    controls: bool = True,
+    progress: bool = False,
+    name: str | None = None,
+) -> Result:
+    r"""Simulates fiducials, samples the candidates, scores and ranks them.
+
+    Arguments:
+        task: The task.
+        candidates: The candidates by name.
+        fiducials: The number of fiducials $L$.
+        samples: The number of samples per fiducial $S$.
+        seed: The seed: the same seed gives the same result for any number of workers.
+        metrics: The metrics by name; by default MIRA, the calibration test, TARP, SBC and the energy score.
+        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
+        workers: The number of processes.
+        backend: The joblib backend that runs them.
+        device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
+        store: The folder in which finished blocks are kept; without one, nothing is.
+        keep_samples: Whether samples are kept in the store, so that a new metric needs no new sampling.
+        controls: Whether to add the prior and, where the task has one, the exact posterior.
+        progress: Whether to show progress on a terminal.
+        name: The name of the task.
+    """
+
+    plan = _make_plan(task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name)
+    _check(plan, workers, rank_by)
+    everyone = plan.candidates
+    applicable, skipped = _split(plan)
+    plan = dataclasses.replace(plan, candidates=applicable)
+    with Progress(progress) as bars:
+        bars.add("fiducials", plan.fiducials)
+        parts: list[Fiducials] = []
+        for block in plan.blocks:
+            parts.append(_simulate(plan, block))
+            bars.advance("fiducials", plan.count(block))
+        truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
+        scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
+        scaling = _with_pooled(plan, parts, scaling, workers, backend)
+        for metric in plan.metrics.values():
+            scaling.resolve(getattr(metric, "normalize", "auto"))
+        for candidate in plan.candidates:
+            bars.add(candidate, plan.fiducials)
+        outcomes, failures, seconds = _execute(plan, parts, scaling, workers, backend, bars)
+    failures |= skipped
+    standings = []
+    for key, one in everyone.items():
+        role = getattr(one, "role", "candidate")
+        if key in failures:
+            standings.append(Standing(key, role, failure=failures[key]))
+        else:
+            standings.append(standing(key, role, outcomes[key], plan.metrics, scaling))
+    names = getattr(task, "names", None)
+    return Result(
+        task=plan.name,
+        standings=standings,
+        metrics=list(plan.metrics),
+        names=None if names is None else list(names),
+        rank_by=rank_by,
+        seed=plan.seed,
+        seconds=seconds,
+    )
+
+
+def _split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
+    r"""Separates the candidates that do not apply to the task, with their reason."""
+    reasons = {}
+    for name, candidate in plan.candidates.items():
+        skip = getattr(candidate, "skip", None)
+        reason = skip(plan.task) if skip is not None else None
+        if reason is not None:
+            reasons[name] = f"skipped: {reason}"
+    return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
+
+
+def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str) -> Scaling:
+    r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples."""
+    if all(getattr(m, "normalize", None) != "pooled" for m in plan.metrics.values()):
+        return scaling
+    ranges = _Range()
+    first = dataclasses.replace(plan, metrics={"range": ranges})
+    outcomes, failures, _ = _execute(first, parts, scaling, workers, backend, Progress(False))
+    low, high = scaling.truths.copy(), scaling.truths.copy()
+    for name, blocks in outcomes.items():
+        if name not in failures:
+            records = [b["range"] for b in blocks if not isinstance(b["range"], str)]
+            a, b = ranges.reduce(records, scaling).result
+            low, high = np.minimum(low, a), np.maximum(high, b)
+    return dataclasses.replace(scaling, pooled=(low, high))
+
+
+@dataclass(frozen=True)
+class Estimate:
+    r"""What a run would cost.
+
+    Arguments:
+        seconds: The time per candidate, for all its blocks on one worker.
+        total: The time of the whole run on all workers.
+        disk: The bytes that the store would grow by.
+    """
+
+    seconds: dict[str, float]
+    total: float
+    disk: int
+
+
+def estimate(
+    task: Task,
+    candidates: Mapping[str, Candidate],
+    *,
+    fiducials: int = 1000,
+    samples: int = 500,
+    seed: int = 0,
+    metrics: Mapping[str, Metric] | None = None,
+    workers: int = 1,
+    keep_samples: bool = False,
+    controls: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+) -> Estimate:
+    r"""Times the first and the last block of every candidate and returns what the whole run would cost.
+
+    The first block costs more than the later ones, because some nulls are found on the first fiducials only. Nothing
+    is stored. The arguments are those of `run`.
+    """
+
+    plan = _make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name)
+    _check(plan, workers, "tiers")
+    plan = dataclasses.replace(plan, candidates=_split(plan)[0])
+    ends = sorted({0, plan.blocks[-1]})
+    start = time.perf_counter()
+    parts = {block: _simulate(plan, block) for block in ends}
+    simulation = (time.perf_counter() - start) / len(ends) * len(plan.blocks)
+    dim = parts[0].truths.shape[1]
+    # Truths that were not simulated are stood in for: only the range of all of them matters here.
+    truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
+    scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
+    _warm_up(plan, scaling)
+    seconds: dict[str, float] = {}
+    disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
+    for label in plan.candidates:
+        spent = {}
+        for block in ends:
+            _, _, outcomes, reason, spent[block] = _work(plan, label, block, parts[block], scaling)
+            if outcomes is None:
+                raise RunError(f"candidate {label!r} failed on block {block}: {reason}")
+        rest = plan.fiducials - plan.count(0)
+        seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
+        records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
+        disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
+        if keep_samples:
+            disk += 8 * plan.fiducials * plan.samples * dim
+    total = simulation + sum(seconds.values()) / min(workers, len(plan.candidates) * len(plan.blocks))
+    return Estimate(seconds, total, disk)
+
+
+def _warm_up(plan: Plan, scaling: Scaling) -> None:
+    r"""Compiles or loads the kernels, so that their first call is not taken for the price of a block."""
+    few = min(2, len(scaling.truths))
+    samples = generator(0, "warm-up").standard_normal((few, min(plan.samples, 8), scaling.truths.shape[1]))
+    observe(Block(scaling.truths[:few], samples, np.arange(few), scaling, 0), plan.metrics)

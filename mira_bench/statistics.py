@@ -1,0 +1,65 @@
+r"""The few statistics that metrics and ranking share. The fiducial is always the unit."""
+
+__all__ = ["holm", "mean_stderr", "paired_pvalue", "t_interval", "uniform_pvalue"]
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+FEW_FIDUCIALS = 30  # below, paired differences are tested by flipping their signs
+
+
+def mean_stderr(values: NDArray[np.floating]) -> tuple[float, float]:
+    r"""Returns the mean and its standard error (NaN for a single value)."""
+
+    values = np.asarray(values, np.float64)
+    stderr = values.std(ddof=1) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return float(values.mean()), float(stderr)
+
+
+def t_interval(score: float, stderr: float, count: int, level: float) -> tuple[float, float]:
+    r"""Returns Student's interval of a mean over `count` fiducials."""
+
+    half = stats.t.ppf(0.5 + level / 2, max(count - 1, 1)) * stderr
+    return float(score - half), float(score + half)
+
+
+def uniform_pvalue(ranks: NDArray[np.integer], samples: int, rng: np.random.Generator) -> tuple[float, float]:
+    r"""Tests ranks for uniformity on $\{0, \dots, S\}$; returns the Kolmogorov-Smirnov D and its p-value.
+
+    $(J + U) / (S + 1)$ with $U \sim \mathcal{U}(0, 1)$ is exactly uniform on $[0, 1]$ under the null, for every S.
+    """
+
+    u = (ranks + rng.random(len(ranks))) / (samples + 1)
+    test = stats.kstest(u, "uniform")
+    return float(test.statistic), float(test.pvalue)
+
+
+def paired_pvalue(differences: NDArray[np.floating], rng: np.random.Generator) -> float:
+    r"""Two-sided p-value of a mean difference over fiducials: Student's t, or sign flips when there are few."""
+
+    d = np.asarray(differences, np.float64)
+    if len(d) < 2 or not np.any(d):
+        return 1.0
+    if len(d) >= FEW_FIDUCIALS:
+        mean, stderr = mean_stderr(d)
+        return float(2 * stats.t.sf(abs(mean) / stderr, len(d) - 1)) if stderr > 0 else 0.0
+    if len(d) <= 13:
+        signs = 1 - 2 * ((np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1)
+    else:
+        signs = np.vstack([np.ones(len(d), int), rng.choice((-1, 1), size=(9999, len(d)))])
+    flipped = np.abs(signs @ d)
+    return float(np.mean(flipped >= abs(d.sum()) * (1 - 1e-12)))
+
+
+def holm(pvalues: NDArray[np.floating]) -> NDArray[np.float64]:
+    r"""Holm's adjustment: p-values that hold for all the comparisons together."""
+
+    p = np.asarray(pvalues, np.float64)
+    order = np.argsort(p)
+    steps = p[order] * np.arange(len(p), 0, -1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0) if len(p) else steps
+    return adjusted
