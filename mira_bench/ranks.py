@@ -144,9 +144,10 @@ def _count_wide(
         part = samples[start : start + step]
         square = np.zeros(len(part))
         product = np.zeros((len(centers), len(part)), np.float32)
-        for s in dims:
-            z = (part[:, s] - truth[s]) * inverse[s]
-            square += np.einsum("ij,ij->i", z, z)
+        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is named, not warned of
+            for s in dims:
+                z = (part[:, s] - truth[s]) * inverse[s]
+                square += np.einsum("ij,ij->i", z, z)
         finite = np.isfinite(square)
         if not finite.all():
             return closer, copies, start + int(np.argmin(finite))

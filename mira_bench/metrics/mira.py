@@ -17,7 +17,7 @@ from ..metric import Block, Record, Scores
 from ..players import expected_score, play, region_score
 from ..ranks import available_threads, ball_ranks, sample_influence, uniform_centers
 from ..scaling import EXCHANGEABLE, Scale, Scaling, as_bounds
-from ..statistics import mean_stderr, t_interval
+from ..statistics import mean_stderr, skewed_interval
 from ..streams import generator
 
 NULL_FIDUCIALS = 256  # up to so many, the null is simulated exactly; beyond, its variance comes from the first ones
@@ -115,13 +115,11 @@ class MiraResult:
         r"""The two-sided p-value of the score under the null.
 
         It is exact (up to Monte-Carlo error) for at most 256 fiducials under an exchangeable normalization and
-        independent samples; beyond that the null is normal with its exact variance.
+        independent samples; beyond that, and for shared sample sets, the null is normal with its exact variance.
         """
         fiducials = len(self.per_fiducial)
         deviation = abs(self.score - self.expected) / _stretch(self.scale, self.samples)
-        if self.shared_variance is not None:
-            return float(2 * stats.t.sf(abs(self.sigmas), max(fiducials - 1, 1)))
-        if self.null.count < fiducials:
+        if self.shared_variance is not None or self.null.count < fiducials:
             return float(2 * stats.norm.sf(abs(self.sigmas)))
         draws = self.null.sums / fiducials
         if self.reference == "drawn":
@@ -142,8 +140,8 @@ class MiraResult:
         return float(self.ranks.mean() / self.samples - 0.5)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        r"""Returns the confidence interval of the candidate's score (Student's, over fiducials)."""
-        return t_interval(self.score, self.stderr, len(self.per_fiducial), level)
+        r"""Returns the confidence interval of the candidate's score: Student's, corrected for skewness."""
+        return skewed_interval(self.per_fiducial, self.stderr, level)
 
     def bootstrap(self, count: int = 1000, seed: int = 0) -> NDArray[np.float64]:
         r"""Returns scores of resampled fiducials, with shape `(count,)`. No region is recomputed."""

@@ -1,0 +1,28 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`.
+PYTHON ?= python3
+ARGS ?=
+
+.PHONY: run test clean
+
+run: .venv/installed
+	.venv/bin/python -m mira_bench $(ARGS)
+
+test: .venv/installed-test
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/python -m pytest $(ARGS)
+
+# torch first and alone: the exact version that the constraints name, before another package asks for a newer one.
+.venv/installed: pyproject.toml constraints.txt
+	test -x .venv/bin/python || $(PYTHON) -m venv .venv
+	.venv/bin/python -m pip install -q --constraint constraints.txt torch==2.13.0
+	.venv/bin/python -m pip install -q --constraint constraints.txt --editable .
+	touch $@
+
+.venv/installed-test: .venv/installed
+	.venv/bin/python -m pip install -q --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache
