@@ -133,17 +133,25 @@ def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
     return list(asked)
 
 
-def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
-    r"""Turns a config into the arguments that `run` and `estimate` share."""
+def _make(node: "DictConfig") -> Any:
+    from hydra.errors import InstantiationException
     from hydra.utils import instantiate
 
+    try:
+        return instantiate(node)
+    except InstantiationException as error:
+        raise UsageError(str(error.__cause__ or error)) from error
+
+
+def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
+    r"""Turns a config into the arguments that `run` and `estimate` share."""
     candidates = cfg.task.get("candidates") or {}
     chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(candidates))
     metrics = _choose("metric", cfg.metrics, list(cfg.metric))
     return {
-        "task": instantiate(cfg.task.model),
-        "candidates": {name: instantiate(candidates[name]) for name in chosen},
-        "metrics": {name: instantiate(cfg.metric[name]) for name in metrics},
+        "task": _make(cfg.task.model),
+        "candidates": {name: _make(candidates[name]) for name in chosen},
+        "metrics": {name: _make(cfg.metric[name]) for name in metrics},
         "fiducials": cfg.fiducials,
         "samples": cfg.samples,
         "seed": cfg.seed,
@@ -218,7 +226,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         (out / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
         screen = Console()
         screen = screen if screen.is_terminal else Console(width=180)
-        screen.print(console(result))
+        screen.print(console(result, screen.width))
         for name, reason in result.failures.items():
             print(f"{name} failed: {reason}", file=sys.stderr)
         print(f"{seconds:.1f} s. Tables, figures and log: {out}")

@@ -258,7 +258,7 @@ def _execute(
     plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str, progress: Progress
 ) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
     r"""Runs all units; returns the outcomes per candidate in the order of blocks, failures, and seconds."""
-    failures: dict[str, str] = {}
+    failures: dict[str, tuple[int, str]] = {}
     seconds = dict.fromkeys(plan.candidates, 0.0)
     seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
 
@@ -275,12 +275,13 @@ def _execute(
             if name not in failures:
                 log.error("candidate %s failed: %s", name, reason)
                 progress.fail(name)
-            failures[name] = reason if name not in failures else min(failures[name], reason)
+            # Blocks that were under way may fail too: the first one speaks, whatever the order of their ends.
+            failures[name] = min(failures.get(name, (block, reason)), (block, reason))
         else:
             seen[name][block] = outcomes
             progress.advance(name, plan.count(block))
     ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
-    return ordered, failures, seconds
+    return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds
 
 
 def _check(plan: Plan, workers: int, rank_by: str) -> None:

@@ -19,9 +19,7 @@ def mean_stderr(values: NDArray[np.floating]) -> tuple[float, float]:
     return float(values.mean()), float(stderr)
 
 
-def skewed_interval(
-    values: NDArray[np.floating], stderr: float, level: float
-) -> tuple[float, float]:
+def skewed_interval(values: NDArray[np.floating], stderr: float, level: float) -> tuple[float, float]:
     r"""Returns the confidence interval of a mean: Student's, corrected for the skewness of the values.
 
     Scores per fiducial are skewed, and Student's interval then misses on one side. Hall's monotone transformation

@@ -7,6 +7,7 @@ write the same one. Files appear by a rename, complete or not at all.
 
 __all__ = ["Entry", "Store", "describe"]
 
+import contextlib
 import dataclasses
 import hashlib
 import io
@@ -136,7 +137,8 @@ class Store:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                temporary.unlink()
             raise UsageError(f"the store {self.root} cannot be written: {error}") from error
 
     def entries(self) -> Iterator[Entry]:

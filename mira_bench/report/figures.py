@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 # Okabe & Ito's palette: distinct for color-blind readers too.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#000000"]
-QUIET = "#999999"
+QUIET = "#777777"
+STYLES = {"oracle": "--", "control": ":"}
 
 
 def save(figure: Figure, stem: Path) -> None:
@@ -40,7 +41,7 @@ def overview(result: "Result") -> Figure:
     standings = [s for s in result.standings if s.failure is None]
     colors = _colors(standings)
     names = [s.name for s in standings]
-    wide = max(6.0, 0.9 * len(names) + 1.5)
+    wide = max(6.0, 1.5 + sum(0.3 + 0.075 * max(map(len, names), default=0) for _ in names))
     figure = Figure(figsize=(wide, 6.6), layout="constrained")
     FigureCanvasAgg(figure)
     top, bottom = figure.subplots(2, 1)
@@ -80,7 +81,7 @@ def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -
     for s in standings:
         if "tarp" in s.scores and s.scores["tarp"].result is not None:
             tarp = s.scores["tarp"].result
-            style = "-" if s.role == "candidate" else ":"
+            style = STYLES.get(s.role, "-")
             axes.plot(tarp.levels, tarp.coverage, style, color=colors[s.name], lw=1.5, label=s.name)
             low, high = tarp.coverage - tarp.stderr, tarp.coverage + tarp.stderr
             axes.fill_between(tarp.levels, low, high, color=colors[s.name], alpha=0.25, lw=0)

@@ -121,13 +121,25 @@ def save(result: "Result", folder: Path) -> None:
     (folder / "ranking.tex").write_text(_latex(table), encoding="utf-8")
 
 
-def console(result: "Result") -> "Table":
-    r"""Returns the ranking for a terminal."""
+# The columns that fit a terminal narrower than so many characters; the files always have them all.
+FITTING = {
+    100: ("", "candidate", "MIRA", "tier", "verdict"),
+    150: ("", "candidate", "MIRA", "σ", "tier", "cal. p", "skill", "tied", "verdict"),
+}
 
+
+def console(result: "Result", width: int) -> "Table":
+    r"""Returns the ranking for a terminal of a given width."""
+
+    from rich import box
     from rich.table import Table
 
     shown = display(result.ranking)
-    table = Table(title=f"{result.task}: which posterior can be trusted", caption=explanation(result))
+    table = Table(
+        title=f"{result.task}: which posterior can be trusted", caption=explanation(result), box=box.SIMPLE_HEAD
+    )
+    narrow = next((columns for limit, columns in FITTING.items() if width < limit), None)
+    shown = shown if narrow is None else shown[[*narrow, "evidence"]]
     for title in shown.columns:
         if title != "evidence":
             right = title in ("MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "TARP", "SBC p")

@@ -1,0 +1,176 @@
+r"""The command line: exit codes, sentences, and the folder that explains a run."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+from hydra import compose, initialize_config_module
+from hydra.core.global_hydra import GlobalHydra
+from hydra.utils import instantiate
+
+from mira_bench.cli import _configs, main
+
+SMALL = ["fiducials=120", "samples=20", "regions=10", "progress=false"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mira_bench"])
+    yield tmp_path
+    GlobalHydra.instance().clear()
+
+
+def test_a_run_leaves_a_folder_that_explains_it(elsewhere, capsys):
+    assert main([*SMALL, "out=here", "seed=3"]) == 0
+    text = capsys.readouterr().out
+    assert "underconfident" in text
+    assert "no miscalibration found" in text
+    folder = elsewhere / "here"
+    names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert names == {
+        "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex", "config.yaml",
+        "provenance.json", "log.txt", "figures/overview.png", "figures/overview.pdf",
+    }  # fmt: skip
+    facts = json.loads((elsewhere / "here" / "provenance.json").read_text())
+    assert facts["seed"] == 3
+    assert set(facts["candidate_seconds"]) >= {"correct", "prior"}
+    assert "seed: 3" in (elsewhere / "here" / "config.yaml").read_text()
+    assert "done in" in (elsewhere / "here" / "log.txt").read_text()
+    assert len(list((elsewhere / "results" / "store").rglob("*.block"))) > 0
+
+
+def test_the_default_folder(elsewhere):
+    assert main([*SMALL, "metrics=[mira]", "candidates=[correct]", "controls=false", "store=null"]) == 0
+    (folder,) = (elsewhere / "results" / "runs" / "gaussian").iterdir()
+    summary = pd.read_csv(folder / "summary.csv")
+    assert summary.candidate.tolist() == ["correct"]
+    assert not (elsewhere / "results" / "store").exists()
+
+
+def test_settings_reach_the_metric(elsewhere):
+    base = [*SMALL, "candidates=[correct]", "controls=false", "metrics=[mira]"]
+    main([*base, "out=a"])
+    main([*base, "out=b", "metric.mira.normalize=none", "metric.mira.regions=7"])
+    notes = [pd.read_csv(elsewhere / name / "summary.csv").note.iloc[0] for name in "ab"]
+    assert notes == ["normalize=task", "normalize=none"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["task=nope"], "gaussian"),
+        (["nonsense=1"], "nonsense"),
+        (["candidates=[nobody]"], "there are: correct"),
+        (["metrics=[vibes]"], "there are: mira"),
+        (["candidates=[]"], "no candidates"),
+        (["metrics=[]"], "no metrics"),
+        (["fiducials=0"], "fiducials=0"),
+        (["samples=0"], "samples=0"),
+        (["regions=0"], "regions=0"),
+        (["rank_by=vibes"], "rank_by"),
+        (["normalize=vibes"], "not one of"),
+        (["device=warp"], "device='warp'"),
+        (["metric.mira.reference=some"], "reference='some'"),
+        (["conquer"], "no verb 'conquer'"),
+        (["out=/dev/null/x"], "/dev/null/x"),
+        (["store=/dev/null/x"], "/dev/null/x"),
+    ],
+)
+def test_bad_usage_exits_with_2(arguments, words, capsys):
+    key = arguments[0].split("=")[0]
+    assert main([*arguments, *(a for a in SMALL if not a.startswith(f"{key}="))]) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err + captured.out
+    assert "Traceback" not in captured.err
+
+
+BROKEN = """
+model:
+  _target_: mira_bench.tasks.gaussian.Toy
+fiducials: 100
+samples: 10
+candidates:
+  good: {_target_: mira_bench.tasks.gaussian.ToyCandidate}
+  bad: {_target_: mira_bench.tasks.gaussian.ToyCandidate, variance: -1.0}
+"""
+
+
+def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
+    (elsewhere / "conf" / "task").mkdir(parents=True)
+    (elsewhere / "conf" / "task" / "broken.yaml").write_text(BROKEN)
+    with pytest.warns(RuntimeWarning):
+        code = main(["--config-dir", "conf", "task=broken", "out=here", "progress=false"])
+    assert code == 1
+    assert "bad failed: candidate 'bad' gave nan" in capsys.readouterr().err
+    ranking = pd.read_csv(elsewhere / "here" / "ranking.csv").set_index("candidate")
+    assert ranking.verdict["bad"] == "failed"
+    assert ranking.verdict["good"] == "no miscalibration found"
+    assert "bad" in json.loads((elsewhere / "here" / "provenance.json").read_text())["failures"]
+
+
+def test_dry(elsewhere, capsys):
+    assert main([*SMALL, "dry=true"]) == 0
+    text = capsys.readouterr().out
+    assert "whole run" in text
+    assert "MB" in text
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_help_and_lists(capsys):
+    assert main(["--help"]) == 0
+    text = capsys.readouterr().out
+    for word in ("gaussian", "overconfident", "calibration", "ranking_rule", "Examples"):
+        assert word in text
+    assert main(["list", "metrics"]) == 0
+    assert capsys.readouterr().out.split() == ["Metrics", *_configs("metric")]
+
+
+def test_store_verb(elsewhere, capsys):
+    main([*SMALL, "candidates=[correct]", "metrics=[mira]", "out=here"])
+    capsys.readouterr()
+    assert main(["store"]) == 0
+    listing = capsys.readouterr().out
+    assert "correct" in listing
+    assert "mira" in listing
+    assert main(["store", "prune", "--kind", "record", "--task", "gaussian"]) == 0
+    assert "Removed 6 blocks" in capsys.readouterr().out
+    assert main(["store", "list", "--store", "nowhere"]) == 0
+    assert "no store" in capsys.readouterr().out
+
+
+def test_multirun(elsewhere):
+    code = main(["--multirun", *SMALL, "candidates=[correct]", "metrics=[mira]", "seed=0,1"])
+    assert code == 0
+    folders = sorted((elsewhere / "results" / "sweeps").rglob("summary.csv"))
+    assert [f.parent.name for f in folders] == ["0", "1"]
+    scores = [pd.read_csv(f).score.iloc[0] for f in folders]
+    assert scores[0] != scores[1]
+
+
+@pytest.mark.parametrize("task", _configs("task"))
+def test_every_task_config_composes_and_runs(task):
+    assert main([f"task={task}", "fiducials=12", "samples=8", "regions=4", "out=here", "progress=false"]) == 0
+
+
+@pytest.mark.parametrize("experiment", _configs("experiment"))
+def test_every_experiment_composes(experiment):
+    with initialize_config_module("mira_bench.configs", version_base="1.3"):
+        cfg = compose("config", [f"experiment={experiment}"], return_hydra_config=False)
+    for name in cfg.candidates:
+        instantiate(cfg.task.candidates[name])
+
+
+def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
+    arguments = ["experiment=ranking_rule", "study.repeats=8", "study.grid.fiducials=[100]", "out=here", "workers=1"]
+    assert main([*arguments, "progress=false"]) == 0
+    assert "by tiers" in capsys.readouterr().out
+    runs = pd.read_csv(elsewhere / "here" / "runs.csv")
+    assert len(runs) == 8
+    # The exact posterior wins 88 % of such runs by the tiers and 30 % by MIRA.
+    assert (runs.tiers == "exact").sum() >= 4
+    assert (runs.mira == "exact").sum() <= 6
+    table = pd.read_csv(elsewhere / "here" / "study.csv")
+    assert table.groupby("rule").wins.sum().tolist() == [8, 8, 8]
+    assert main([*arguments, "+study.grid.color=[1]"]) == 2

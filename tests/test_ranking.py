@@ -1,0 +1,154 @@
+from importlib import resources
+
+import numpy as np
+import pandas as pd
+import pytest
+from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate, Toy, ToyCandidate
+from omegaconf import OmegaConf
+
+import mira_bench as mb
+from mira_bench.ranking import COLUMNS, Standing
+from mira_bench.statistics import holm, paired_pvalue
+
+
+@pytest.fixture(scope="module")
+def toy():
+    candidates = {
+        "correct": ToyCandidate(),
+        "overconfident": ToyCandidate(variance=1 / 3),
+        "underconfident": ToyCandidate(variance=2.0),
+        "biased": ToyCandidate(bias=5.0),
+    }
+    return mb.run(Toy(), candidates, fiducials=500, samples=200, name="gaussian")
+
+
+def test_the_four_verdicts(toy):
+    table = toy.ranking.set_index("candidate")
+    assert table.verdict.to_dict() == {
+        "correct": "no miscalibration found",
+        "overconfident": "overconfident",
+        "underconfident": "underconfident",
+        "biased": "shifted",
+        "oracle": "no miscalibration found",
+        "prior": "no information",
+    }
+    assert table.tier[:4].to_dict() == {"correct": "A", "underconfident": "B", "overconfident": "B", "biased": "B"}
+    assert table["rank"]["correct"] == table["mira_rank"]["correct"] == 1
+    assert table.tied["correct"] == "best"
+    assert set(table.tied[["overconfident", "underconfident", "biased"]]) == {"no"}
+    assert table["rank"][["oracle", "prior"]].isna().all()
+    assert "would have seen width errors above" in table.evidence["correct"]
+
+
+@pytest.mark.parametrize(
+    ("name", "paper"), [("correct", 0.6655), ("overconfident", 0.6148), ("underconfident", 0.6969), ("biased", 0.5430)]
+)
+def test_the_papers_values(toy, name, paper):
+    ours = next(s.mira for s in toy.standings if s.name == name)
+    # Their value has our standard error at L = 1000 (half of ours in variance), and another draw of the truths.
+    assert abs(ours.score - paper) < 4 * ours.stderr * np.sqrt(1.5)
+
+
+def test_the_tables(toy):
+    assert list(toy.ranking.columns) == COLUMNS
+    assert list(toy.summary.columns) == [
+        "task", "candidate", "metric", "score", "stderr", "expected", "pvalue", "note",
+    ]  # fmt: skip
+    assert len(toy.summary) == 6 * 5
+    mira = toy.scores.query("candidate == 'correct' and metric == 'mira'")
+    assert len(mira) == 500
+    row = toy.summary.query("candidate == 'correct' and metric == 'mira'").iloc[0]
+    assert mira.value.mean() == pytest.approx(row.score)
+    assert row.expected == pytest.approx(401 / 603)
+
+
+def test_mira_alone_is_fooled_and_the_tiers_are_not():
+    # A candidate that is too wide and shifted has MIRA at its expectation.
+    text = (resources.files("mira_bench.configs") / "task" / "conjugate.yaml").read_text()
+    config = OmegaConf.create(text).candidates.wide_shifted
+    candidate = ConjugateCandidate(width=config.width, shift=config.shift)
+    result = mb.run(
+        Conjugate(), {"exact": ConjugateCandidate(), "wide_shifted": candidate}, fiducials=3000, samples=100
+    )
+    table = result.ranking.set_index("candidate")
+    assert abs(table.mira_sigmas["wide_shifted"]) < 4
+    assert table.verdict["wide_shifted"] == "shifted"
+    assert table.tier["wide_shifted"] == "B"
+    assert table.index[0] == "exact"
+
+
+def test_rank_by_mira_is_the_papers_order(toy):
+    table = mb.rank(list(toy.standings), rank_by="mira")
+    assert table["rank"].dropna().tolist() == table["mira_rank"].dropna().tolist() == [1, 2, 3, 4]
+    with pytest.raises(mb.UsageError, match="rank_by"):
+        mb.rank(list(toy.standings), rank_by="vibes")
+
+
+def test_ties(rng):
+    truths = rng.normal(size=(200, 2))
+    draws = [rng.normal(size=(200, 80, 2)) for _ in range(3)]
+    near = {f"c{i}": truths[:, None] + 0.3 * rng.normal(size=(200, 1, 2)) + 0.3 * d for i, d in enumerate(draws)}
+    result = mb.score(truths, near)
+    assert set(result.ranking.tied) == {"best", "tied"}
+    few = mb.score(truths[:12], {name: s[:12] for name, s in near.items()})
+    assert set(few.ranking.tied) <= {"best", "not resolved"}
+    worse = mb.score(truths, near | {"worse": truths[:, None] + 0.8 + 0.3 * draws[0]})
+    assert worse.ranking.set_index("candidate").tied["worse"] == "no"
+
+
+def test_a_failure_is_last_and_has_its_reason():
+    table = mb.rank([Standing("bad", failure="it broke"), Standing("none")])
+    assert table.candidate.tolist() == ["none", "bad"]
+    assert table.verdict.tolist()[1] == "failed"
+    assert table.evidence.tolist()[1] == "it broke"
+
+
+def test_sign_flips_are_exact(rng):
+    assert paired_pvalue(np.ones(5), rng) == pytest.approx(2 / 32)
+    assert paired_pvalue(np.zeros(5), rng) == 1.0
+    pvalues = [paired_pvalue(rng.standard_t(2, size=9), rng) for _ in range(400)]
+    assert np.mean(np.array(pvalues) <= 0.05) < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 400)
+
+
+def test_holm():
+    assert np.allclose(holm(np.array([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+    assert len(holm(np.array([]))) == 0
+
+
+def test_plot_and_save(toy, tmp_path):
+    toy.save(tmp_path)
+    names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert names == {
+        "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex",
+        "figures/overview.png", "figures/overview.pdf",
+    }  # fmt: skip
+    assert pd.read_parquet(tmp_path / "scores.parquet").equals(toy.scores)
+    back = pd.read_csv(tmp_path / "ranking.csv")
+    assert back.candidate.tolist() == toy.ranking.candidate.tolist()
+    assert np.allclose(back.mira, toy.ranking.mira)
+    tex = (tmp_path / "ranking.tex").read_text()
+    assert tex.count(r"\\") == 7
+    assert "±" not in tex
+    figure = toy.plot()
+    assert len(figure.axes) == 2
+    assert len(figure.axes[1].lines) == 7  # the diagonal and six candidates
+
+
+def test_score_survives_what_users_do(rng):
+    truths, samples = rng.normal(size=(20, 2)), rng.normal(size=(20, 30, 2))
+    for candidates, extra, words in [
+        ({}, {}, "no candidates"),
+        ({"a": samples[:10]}, {}, "'a' has 10 fiducials"),
+        ({"a": samples}, {"x": np.zeros(3)}, "3 observations"),
+        ({"a": samples}, {"names": ["m"]}, "1 names for 2 dimensions"),
+        ({"a": samples}, {"groups": [0]}, "one label per fiducial"),
+        ({"a": np.where(np.arange(20)[:, None, None] == 7, np.nan, samples)}, {}, "'a' is nan at fiducial 7"),
+    ]:
+        with pytest.raises(mb.UsageError, match=words):
+            mb.score(truths, candidates, **extra)
+    one = mb.score(truths[:1], {"a": samples[:1]})
+    assert one.ranking.verdict[0] != "failed"
+    single = mb.score(truths, {"a": samples[:, :1]})
+    note = single.summary.query("metric == 'energy'").note.iloc[0]
+    assert note.startswith("not computed")
+    assert "needs two" in note

@@ -1,0 +1,27 @@
+r"""The README's Python runs, and prints what the README shows."""
+
+import contextlib
+import io
+import re
+import sys
+from pathlib import Path
+
+import mira_bench as mb
+
+TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", TEXT, re.S)
+
+
+def test_the_blocks_run_in_their_order():
+    scope = {"__name__": "readme"}
+    sys.modules["readme"] = type(sys)("readme")  # dataclasses look their module up
+    assert len(BLOCKS) == 3
+    for code, shown in BLOCKS:
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(code, scope)
+        if shown:
+            assert printed.getvalue().split() == shown.split()
+    del sys.modules["readme"]
+    assert scope["result"].ranking.verdict.tolist() == ["no miscalibration found", "overconfident"]
+    assert isinstance(scope["result"], mb.Result)
