@@ -11,7 +11,13 @@ from .arrays import Array
 
 
 class Posterior(Protocol):
-    r"""Something that can be sampled given observations."""
+    r"""Something that can be sampled given observations.
+
+    Besides `sample`, a posterior may have
+
+    - `log_prob(y, x)`: the log-density of points $(L, K, *event)$ given observations, with shape $(L, K)$;
+    - `log_evidence(x)`: the log-evidence of the model behind it, with shape $(L,)$.
+    """
 
     def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
         r"""Returns `count` samples for each observation, with shape $(L, S, *event)$: an array or a tensor."""

@@ -1,7 +1,8 @@
 r"""The contract of a metric: observe blocks of fiducials one by one, then reduce what was seen to scores."""
 
-__all__ = ["Block", "Metric", "Record", "Scores"]
+__all__ = ["MISSING", "Block", "Metric", "Record", "Scores"]
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -26,6 +27,13 @@ class Block:
         seed: The seed of the run: centers and ties are the same for all candidates.
         name: What to call the candidate in an error.
         groups: Labels of fiducials that share one sample set, or none.
+        x: The observations, with shape $(L, *data)$, or none.
+        reference: Draws samples of a reference posterior, with shape $(L, S', d)$, if there is one. It is called
+            only by metrics that use it.
+        log_prob: Computes the candidate's log-density at the truth (first) and at its samples, with shape
+            $(L, S + 1)$, if it has a density.
+        log_evidence: Computes the log-evidence of the candidate's model and of the true one, with shape $(L, 2)$,
+            if both have one.
     """
 
     truths: NDArray[np.float64]
@@ -35,6 +43,10 @@ class Block:
     seed: int
     name: str = "samples"
     groups: NDArray | None = None
+    x: Array | None = None
+    reference: Callable[[], NDArray] | None = None
+    log_prob: Callable[[], NDArray] | None = None
+    log_evidence: Callable[[], NDArray] | None = None
 
     def scale(self, normalize: str) -> Scale:
         r"""Returns the scale of this block under a normalization."""
@@ -64,8 +76,20 @@ class Scores:
     result: Any = None
 
 
+# What a block may lack, and how that is said in the table.
+MISSING = {
+    "x": "there are no observations",
+    "reference": "there is no reference posterior",
+    "log_prob": "the candidate has no density",
+    "log_evidence": "the candidate or the task has no evidence",
+}
+
+
 class Metric(Protocol):
-    r"""A metric of the runner. `version` is raised when its records change, so that old ones are not reused."""
+    r"""A metric of the runner. `version` is raised when its records change, so that old ones are not reused.
+
+    A metric that cannot do without `x`, `reference`, `log_prob` or `log_evidence` names them in `needs`.
+    """
 
     @property
     def name(self) -> str: ...

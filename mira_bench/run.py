@@ -8,6 +8,7 @@ where it stopped, and neither the order of the work nor the number of workers ch
 __all__ = ["Estimate", "estimate", "run"]
 
 import dataclasses
+import functools
 import logging
 import math
 import os
@@ -20,11 +21,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from .arrays import Array, as_array, as_truths, flat, refuse_non_finite
+from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
 from .candidate import Candidate, Oracle, Prior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
-from .metric import Block, Metric, Record, Scores
+from .metric import MISSING, Block, Metric, Record, Scores
 from .metrics import default_metrics
 from .progress import Progress
 from .ranking import RANKINGS, Standing
@@ -119,13 +120,20 @@ def _simulate(plan: Plan, block: int) -> Fiducials:
     return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
 
 
-def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials) -> Array:
+def _observations(fiducials: Fiducials) -> Array:
+    return np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
+
+
+def _build(plan: Plan, name: str) -> Any:
+    return plan.candidates[name].build(plan.task, generator(plan.seed, "build", plan.name, name))
+
+
+def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Array:
     spec = plan.samples_spec(name, block)
     stored = plan.store.get(spec)
     if stored is not None:
         return stored["values"]
-    posterior = plan.candidates[name].build(plan.task, generator(plan.seed, "build", plan.name, name))
-    x = np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
+    x = _observations(fiducials)
     values = posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block))
     values = as_array(values, f"the samples of candidate {name!r}")
     wanted = (len(fiducials), plan.samples, *fiducials.event)
@@ -153,11 +161,48 @@ def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
 
     outcomes: dict[str, Outcome] = {}
     for name, metric in metrics.items():
+        lacking = next((need for need in getattr(metric, "needs", ()) if getattr(block, need) is None), None)
+        if lacking is not None:
+            outcomes[name] = MISSING[lacking]
+            continue
         try:
             outcomes[name] = metric.observe(block)
         except UsageError as error:
             outcomes[name] = str(error)
     return outcomes
+
+
+def _extras(
+    plan: Plan, block: int, fiducials: Fiducials, count: int, posterior: Any, values: Array
+) -> dict[str, Callable[[], NDArray]]:
+    r"""What only some metrics look at, computed when they do: reference samples, densities, evidences."""
+    part = fiducials[:count]
+    x = _observations(part)
+    exact: Any = plan.task.exact_posterior() if hasattr(plan.task, "exact_posterior") else None
+    extras: dict[str, Callable[[], NDArray]] = {}
+    if exact is not None:
+
+        @functools.cache
+        def reference() -> NDArray:
+            rng = generator(plan.seed, "reference", plan.name, block)
+            drawn = exact.sample(_observations(fiducials), plan.samples, rng)
+            return flat(as_array(drawn, "the reference samples"), 2)[:count]
+
+        extras["reference"] = reference
+    if hasattr(posterior, "log_prob"):
+
+        def log_prob() -> NDArray:
+            points = np.concatenate([np.asarray(part.y)[:, None], as_host(values)], axis=1)
+            return np.asarray(posterior.log_prob(points, x), np.float64)
+
+        extras["log_prob"] = log_prob
+    if hasattr(posterior, "log_evidence") and hasattr(exact, "log_evidence"):
+
+        def log_evidence() -> NDArray:
+            return np.stack([posterior.log_evidence(x), exact.log_evidence(x)], axis=1)
+
+        extras["log_evidence"] = log_evidence
+    return extras
 
 
 def _work(
@@ -175,25 +220,27 @@ def _work(
         missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
         if missing:
             count = plan.count(block)
-            values = _sample(plan, name, block, fiducials)[:count]
+            posterior = _build(plan, name)
+            values = _sample(plan, name, block, fiducials, posterior)[:count]
             if isinstance(values, np.ndarray):
                 _finite(values, block * plan.size, name)
             if plan.device not in (None, "cpu"):
                 import torch
 
                 values = torch.as_tensor(values, device=plan.device)
-            fresh = observe(
-                Block(
-                    truths=fiducials.truths[:count],
-                    samples=flat(values, 2),
-                    index=np.arange(block * plan.size, block * plan.size + count),
-                    scaling=scaling,
-                    seed=plan.seed,
-                    name=f"candidate {name!r}",
-                    groups=None if fiducials.group is None else fiducials.group[:count],
-                ),
-                missing,
+            part = fiducials[:count]
+            looked_at = Block(
+                truths=part.truths,
+                samples=flat(values, 2),
+                index=np.arange(block * plan.size, block * plan.size + count),
+                scaling=scaling,
+                seed=plan.seed,
+                name=f"candidate {name!r}",
+                groups=part.group,
+                x=part.x,
+                **_extras(plan, block, fiducials, count, posterior, values),
             )
+            fresh = observe(looked_at, missing)
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
                     plan.store.put(specs[key], outcome)

@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
-from .arrays import as_array, as_samples, as_truths
+from .arrays import as_array, as_host, as_samples, as_truths
 from .errors import UsageError
 from .metric import Block, Metric
 from .metrics import default_metrics
@@ -32,6 +32,7 @@ def score(
     normalize: str = "auto",
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
+    reference: ArrayLike | None = None,
     rank_by: str = "tiers",
     threads: int | None = None,
 ) -> Result:
@@ -40,7 +41,7 @@ def score(
     Arguments:
         truths: The truths, with shape $(L, *event)$.
         candidates: The samples of each candidate, with shape $(L, S, *event)$; $S$ may differ.
-        x: The observations, with shape $(L, *data)$. They are checked and kept for metrics that look at them.
+        x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
         metrics: The metrics by name; by default MIRA, the calibration test, TARP, SBC and the energy score.
         regions: The number of regions per fiducial, for the default metrics.
@@ -48,6 +49,7 @@ def score(
         normalize: The scale of the distances for the default metrics, see `mira_bench.scaling`.
         bounds: The range `(low, high)` of the parameters, e.g. the prior box: the scale if it is given.
         groups: Labels with shape $(L,)$ of fiducials that share one sample set.
+        reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         threads: The number of threads, by default all cores. The result does not depend on it.
 
@@ -66,8 +68,10 @@ def score(
     y = as_truths(raw)
     event = tuple(raw.shape[1:])
     samples = {name: as_samples(values, len(y), event, f"candidate {name!r}") for name, values in candidates.items()}
-    if x is not None and len(np.asarray(x)) != len(y):
-        raise UsageError(f"x has {len(np.asarray(x))} observations, the truths have {len(y)} fiducials")
+    observations = None if x is None else as_array(x, "x")
+    if observations is not None and len(observations) != len(y):
+        raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
+    exact = None if reference is None else as_samples(reference, len(y), event, "reference")
     if names is not None and len(names) != y.shape[1]:
         raise UsageError(f"there are {len(names)} names for {y.shape[1]} dimensions")
     labels = None if groups is None else np.asarray(groups)
@@ -98,6 +102,8 @@ def score(
             seed=seed,
             name=f"candidate {name!r}",
             groups=None if labels is None else labels[rows],
+            x=None if observations is None else observations[rows],
+            reference=None if exact is None else lambda: as_host(exact[rows]),
         )
         if isinstance(values, np.ndarray) and not np.isfinite(values).all():
             where = np.argwhere(~np.isfinite(values))[0]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from mira_bench.fiducials import Fiducials
 
@@ -56,10 +57,15 @@ class ConjugatePosterior:
     width: float = 1.0
     shift: float = 0.0
 
+    def _location(self, x: NDArray) -> NDArray:
+        return x / (1 + self.task.noise**2) + self.task.width * self.shift
+
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> NDArray:
         noise = rng.standard_normal((len(x), count, x.shape[1]))
-        exact = x / (1 + self.task.noise**2) + self.task.width * self.shift
-        return exact[:, None] + self.width * self.task.width * noise
+        return self._location(x)[:, None] + self.width * self.task.width * noise
+
+    def log_prob(self, y: NDArray, x: NDArray) -> NDArray:
+        return stats.norm.logpdf(y, self._location(x)[:, None], self.width * self.task.width).sum(axis=-1)
 
 
 @dataclass(frozen=True)
