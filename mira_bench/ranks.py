@@ -15,10 +15,10 @@ float64), so large offsets cancel before single precision begins, and every dire
 narrow posterior nor an outlier leaves the range of float32.
 """
 
-__all__ = ["ball_ranks", "marginal_ranks", "sample_influence", "uniform_centers"]
+__all__ = ["EUCLIDEAN", "available_threads", "ball_ranks", "marginal_ranks", "sample_influence"]
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -27,11 +27,13 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from .arrays import Array, as_host, is_device_tensor
+from .centers import Centers
+from .distances import Distance, count_closer, pairwise
 from .errors import UsageError
 from .scaling import Scale
 from .streams import fiducial_keys, uniforms
 
-Centers = Callable[[NDArray[np.integer]], NDArray[np.float32]]
+EUCLIDEAN = Distance("l2")
 
 _CHUNK = 512  # samples in flight: their directions stay in the L1/L2 cache
 _FUSED = (2, 4, 8, 16)  # dimensions that the fused loop is unrolled for; beyond, a BLAS product is faster
@@ -208,25 +210,13 @@ def _host(block: Array) -> NDArray[np.floating]:
     return np.ascontiguousarray(block, dtype=dtype)
 
 
-def uniform_centers(seed: int, regions: int, dim: int) -> Centers:
-    r"""Returns the function that draws centers $c \sim \mathcal{U}(0, 1)^d$, $(L, R, d)$, for given fiducials.
-
-    They depend on the seed and the fiducial's index only, so all candidates meet the same regions.
-    """
-
-    def draw(index: NDArray[np.integer]) -> NDArray[np.float32]:
-        keys = fiducial_keys(seed, "centers", index)
-        return uniforms(keys, regions * dim).reshape(len(keys), regions, dim)
-
-    return draw
-
-
 def ball_ranks(
     truths: NDArray[np.float64],
     samples: Array,
     scale: Scale,
     centers: Centers,
     *,
+    distance: Distance = EUCLIDEAN,
     seed: int = 0,
     index: NDArray[np.integer] | None = None,
     threads: int = 1,
@@ -234,14 +224,15 @@ def ball_ranks(
 ) -> NDArray[np.int32]:
     r"""Returns the ball ranks $J$, with shape $(L, R)$.
 
-    Samples that coincide with the truth are ties: they are broken at random, $J + \mathcal{U}\{0, \dots, t\}$, which
-    keeps $J$ uniform under the null.
+    Samples that coincide with the truth (under other distances than the Euclidean one: that are as far from the
+    center) are ties. They are broken at random, $J + \mathcal{U}\{0, \dots, t\}$, and $J$ stays uniform under the null.
 
     Arguments:
         truths: The truths, with shape $(L, d)$.
         samples: The samples, with shape $(L, S, d)$; never copied as a whole.
         scale: The scale on which distances are measured.
-        centers: The function that draws the centers of given fiducials.
+        centers: Draws the centers of given fiducials.
+        distance: The distance, on the scaled coordinates.
         seed: The seed of the ties.
         index: The fiducials' own indices, if they are a part of a larger set.
         threads: The number of threads; the result does not depend on it.
@@ -250,11 +241,12 @@ def ball_ranks(
 
     fiducials, dim = truths.shape
     index = np.arange(fiducials) if index is None else np.asarray(index)
-    regions = centers(index[:1]).shape[1]
+    regions = centers.draw(index[:1]).shape[1]
     closer = np.zeros((fiducials, regions), np.int32)
     equal = np.zeros((fiducials, regions), np.int32)
     on_device = is_device_tensor(samples)
-    fused = dim <= _FUSED[-1] and not on_device
+    euclidean = distance.name == "l2"
+    fused = dim <= _FUSED[-1] and not on_device and euclidean
     per_block = max(1, _BLOCK_BYTES // (4 * regions * dim)) if fused else 1
     per_block = min(per_block, -(-fiducials // threads))
     blocks = [slice(i, min(i + per_block, fiducials)) for i in range(0, fiducials, per_block)]
@@ -267,8 +259,8 @@ def ball_ranks(
         )
 
     def work(block: slice) -> None:
-        drawn = centers(index[block])
         low, width = scale.rows(block)
+        drawn = centers.scaled(index[block], low, width)
         if fused:
             values = _host(samples[block])
             bad = _count_block(
@@ -277,9 +269,13 @@ def ball_ranks(
             if bad >= 0:
                 refuse(block.start * samples.shape[1] + bad)
             return
-        values = samples[block.start] if on_device else np.asarray(samples[block.start])
-        count = _count_torch if on_device else _count_wide
-        closer[block], equal[block], bad = count(values, truths[block.start], low[0], 1.0 / width[0], drawn[0])
+        values = samples[block.start]
+        given = truths[block.start], low[0], 1.0 / width[0], drawn[0]
+        if not euclidean:
+            closer[block], equal[block], bad = count_closer(as_host(values), *given, distance)
+        else:
+            count = _count_torch if on_device else _count_wide
+            closer[block], equal[block], bad = count(values, *given)
         if bad >= 0:
             refuse(block.start * samples.shape[1] + bad)
 
@@ -328,20 +324,6 @@ def _slices(fiducials: int, entries: int) -> Iterator[slice]:
     return (slice(i, min(i + step, fiducials)) for i in range(0, fiducials, step))
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _add_influence(
-    samples: NDArray, truth: NDArray, inverse: NDArray, offsets: NDArray, weights: NDArray, out: NDArray
-) -> None:
-    for j in range(samples.shape[0]):
-        for r in range(len(weights)):
-            difference = 0.0
-            for i in range(len(truth)):
-                z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
-                difference += z * (2.0 * offsets[r, i] - z)
-            if difference > 0:
-                out[j] += weights[r]
-
-
 def sample_influence(
     truths: NDArray[np.float64],
     samples: Array,
@@ -349,6 +331,7 @@ def sample_influence(
     centers: Centers,
     weights: NDArray[np.float64],
     index: NDArray[np.integer],
+    distance: Distance = EUCLIDEAN,
 ) -> NDArray[np.float64]:
     r"""Returns $\sum_{l, r} w_{lr} 1[d(y_j, c_{lr}) < d(y^*_l, c_{lr})]$ for samples that all the truths share.
 
@@ -356,18 +339,48 @@ def sample_influence(
         truths: The truths that share the samples, with shape $(L, d)$.
         samples: The shared samples, with shape $(S, d)$.
         scale: The scale of these fiducials.
-        centers: The function that draws the centers.
+        centers: Draws the centers.
         weights: The weight of each region, with shape $(L, R)$.
         index: The fiducials' indices, with shape $(L,)$.
+        distance: The distance.
     """
 
     out = np.zeros(samples.shape[0])
-    values = as_host(samples)
-    for l, truth in enumerate(truths):
-        low, width = scale.rows(slice(l, l + 1))
-        offsets = centers(index[l : l + 1])[0] - (truth - low[0]) / width[0]
-        _add_influence(values, truth, 1.0 / width[0], offsets, weights[l], out)
+    for l in range(len(truths)):
+        points, around = frame(truths[l], samples, scale, l, centers, index[l : l + 1], distance)
+        far = far_from(points, around, distance)
+        out += weights[l] @ (far[:, 1:] < far[:, :1])
     return out
+
+
+def frame(
+    truth: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    row: int,
+    centers: Centers,
+    index: NDArray[np.integer],
+    distance: Distance,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Returns the points of one fiducial, truth first, and its centers, in scaled coordinates around the truth.
+
+    A distance that is not a function of differences gets them around the scale's own origin.
+    """
+
+    low, width = scale.rows(slice(row, row + 1))
+    around = centers.scaled(index, low, width)[0].astype(np.float64)
+    origin = truth if distance.translates else low[0]
+    points = (np.concatenate([truth[None], as_host(samples)]) - origin) / width[0]
+    return points, around - (origin - low[0]) / width[0]
+
+
+def far_from(points: NDArray[np.float64], centers: NDArray[np.float64], distance: Distance) -> NDArray[np.float64]:
+    r"""Returns something that orders the points $(N, d)$ by their distance to each center $(R, d)$: $(R, N)$."""
+
+    if distance.name == "l2":
+        # |y - c|^2 without the part that all points share: no large numbers where the points are near the origin.
+        return np.einsum("ij,ij->i", points, points) - 2 * centers @ points.T
+    return pairwise(points, centers, distance)
 
 
 def available_threads() -> int:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import mira_bench as mb
-from mira_bench.ranks import _count_torch, ball_ranks, marginal_ranks, uniform_centers
+from mira_bench.centers import uniform_centers
+from mira_bench.ranks import _count_torch, ball_ranks, marginal_ranks
 from mira_bench.scaling import Scale, Scaling
 
 
@@ -39,7 +40,7 @@ def test_kernel_equals_brute_force(rng, dim, samples):
     centers = uniform_centers(3, 9, dim)
     for name in ("none", "joint", "others", "samples", "truths", "scalar"):
         scale = Scaling(truths).scale(name, values, index)
-        expected, sure = brute_force(truths, values, scale, centers(index).astype(float))
+        expected, sure = brute_force(truths, values, scale, centers.draw(index).astype(float))
         ranks = ball_ranks(truths, values, scale, centers)
         assert sure.mean() > 0.9
         assert np.array_equal(ranks[sure], expected[sure]), name
@@ -72,11 +73,11 @@ def test_widths_and_outliers_stay_in_range(rng):
     centers = uniform_centers(0, 20, 2)
     index = np.arange(30)
     ranks = ball_ranks(truths, values, tiny, centers)
-    expected, sure = brute_force(truths, values, tiny, centers(index).astype(float))
+    expected, sure = brute_force(truths, values, tiny, centers.draw(index).astype(float))
     assert np.array_equal(ranks[sure], expected[sure])
     values[:, 0] = 1e30  # a sampler that diverged
     ranks = ball_ranks(truths, values, scale, centers)
-    expected, sure = brute_force(truths, values, scale, centers(index).astype(float))
+    expected, sure = brute_force(truths, values, scale, centers.draw(index).astype(float))
     assert np.array_equal(ranks[sure], expected[sure])
 
 
@@ -117,7 +118,7 @@ def test_torch_path_equals_the_kernel(rng):
         for l in range(10):
             closer, copies, bad = _count_torch(
                 torch.as_tensor(values[l]), truths[l], scale.low[l], 1 / scale.width[l],
-                centers(np.array([l]))[0],
+                centers.draw(np.array([l]))[0],
             )  # fmt: skip
             assert (copies, bad) == (int(l == 0), -1)
             if l:

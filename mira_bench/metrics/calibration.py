@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..arrays import as_host
+from ..centers import uniform_centers
 from ..metric import Block, Record, Scores
 from ..players import WIDTHS, feature_names, marginal_axes, play, width_effects
-from ..ranks import uniform_centers
 from ..scaling import Scaling
 
 EFFECT_FIDUCIALS = 32  # the detectable width is estimated on the first ones
@@ -158,7 +158,7 @@ class Calibration:
                 low, width = (rows[0] for rows in ruler.rows(slice(l, l + 1)))
                 rng = np.random.default_rng([block.seed, int(index[l])])
                 scaled = (as_host(values[l]) - low) / width
-                effects += width_effects(scaled, centers(index[l : l + 1])[0], axes, rng)
+                effects += width_effects(scaled, centers.draw(index[l : l + 1])[0], axes, rng)
         return {
             "observed": result.observed,
             "variance": result.variance.sum(axis=0),

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from ..arrays import Array, as_pair
+from ..centers import uniform_centers
 from ..errors import UsageError
 from ..metric import Block, Record, Scores
 from ..players import expected_score, play, region_score
-from ..ranks import available_threads, ball_ranks, sample_influence, uniform_centers
+from ..ranks import available_threads, ball_ranks, sample_influence
 from ..scaling import EXCHANGEABLE, Scale, Scaling, as_bounds
 from ..statistics import mean_stderr, skewed_interval
 from ..streams import generator

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import as_pair
+from ..centers import uniform_centers
 from ..metric import Block, Record, Scores
-from ..ranks import available_threads, ball_ranks, uniform_centers
+from ..ranks import available_threads, ball_ranks
 from ..scaling import Scaling, as_bounds
 from ..statistics import uniform_pvalue
 from ..streams import generator
