@@ -32,6 +32,7 @@ __all__ = [
     "sbc",
     "score",
     "tarp",
+    "theory",
 ]
 
 from pathlib import Path as _Path
@@ -46,6 +47,7 @@ from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores
 from .metrics import Calibration, Energy, Mira, Sbc, Tarp, energy_score, mira, sbc, tarp
+from .metrics.mira import theory
 from .ranking import rank
 from .result import Result
 from .run import run

@@ -78,6 +78,13 @@ def as_samples(samples: object, fiducials: int, event: tuple[int, ...], name: st
     wanted = f"(L, S, *event) = ({fiducials}, S, {', '.join(map(str, event)) or 'no event'})"
     if array.ndim != 2 + len(event) or tuple(array.shape[2:]) != event:
         raise UsageError(f"{name} has shape {tuple(array.shape)}; the truths ask for {wanted}")
+    if array.shape[0] == 1 < fiducials:
+        # One set for all truths, the non-conditional case: a view, not L copies.
+        array = (
+            array.expand(fiducials, *array.shape[1:])
+            if is_device_tensor(array)
+            else np.broadcast_to(array, (fiducials, *array.shape[1:]))
+        )
     if array.shape[0] != fiducials:
         raise UsageError(f"{name} has {array.shape[0]} fiducials along its first axis, the truths have {fiducials}")
     if array.shape[1] == 0:

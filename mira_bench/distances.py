@@ -99,7 +99,8 @@ def _count_largest(z: NDArray, offsets: NDArray, closer: NDArray, equal: NDArray
             equal[r] += total[j] == mine
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+# No fused multiply-add here: a copy of the truth must give exactly zero, whichever way its power is computed.
+@njit(nogil=True, cache=True)
 def _count_power(z: NDArray, offsets: NDArray, power: float, closer: NDArray, equal: NDArray) -> None:
     dim, size = z.shape
     whole = int(power) if power == int(power) and power <= 8 else 0
@@ -110,19 +111,15 @@ def _count_power(z: NDArray, offsets: NDArray, power: float, closer: NDArray, eq
         for i in range(dim):
             b = offsets[r, i]
             row = z[i]
-            if whole > 0:
+            if whole == 3:
+                mine = abs(b) * abs(b) * abs(b)
+                for j in range(size):
+                    a = abs(row[j] - b)
+                    total[j] += a * a * a - mine
+            elif whole > 0:
                 mine = abs(b) ** whole
-                if whole == 3:
-                    for j in range(size):
-                        a = abs(row[j] - b)
-                        total[j] += a * a * a - mine
-                elif whole == 4:
-                    for j in range(size):
-                        a = (row[j] - b) * (row[j] - b)
-                        total[j] += a * a - mine
-                else:
-                    for j in range(size):
-                        total[j] += abs(row[j] - b) ** whole - mine
+                for j in range(size):
+                    total[j] += abs(row[j] - b) ** whole - mine
             else:
                 mine = abs(b) ** power
                 for j in range(size):

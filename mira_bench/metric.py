@@ -1,16 +1,18 @@
 r"""The contract of a metric: observe blocks of fiducials one by one, then reduce what was seen to scores."""
 
-__all__ = ["MISSING", "Block", "Metric", "Record", "Scores"]
+__all__ = ["MISSING", "Block", "Metric", "Record", "Scores", "whole_block"]
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array
-from .scaling import Scale, Scaling
+from .arrays import Array, as_array, as_pair
+from .centers import Centers, make_centers
+from .errors import UsageError
+from .scaling import Scale, Scaling, as_bounds
 
 Record: TypeAlias = dict[str, NDArray]  # what a metric keeps of a block: named arrays, a few numbers a fiducial
 
@@ -51,6 +53,54 @@ class Block:
     def scale(self, normalize: str) -> Scale:
         r"""Returns the scale of this block under a normalization."""
         return self.scaling.scale(normalize, self.samples, self.index)
+
+    def centers(self, centers: Any, regions: int) -> Centers:
+        r"""Returns the centers of this block's regions; see `make_centers`."""
+        dim = self.truths.shape[1]
+        truths = self.scaling.truths
+        return make_centers(centers, self.seed, regions, dim, x=self.x, index=self.index, truths=truths)
+
+    def part(self, rows: NDArray[np.integer]) -> "Block":
+        r"""Returns some fiducials of this block, as metrics need them that look at a few."""
+        if len(rows) == len(self.truths):
+            return self
+        return Block(
+            self.truths[rows], self.samples[rows], self.index[rows], self.scaling, self.seed, self.name,
+            x=None if self.x is None else self.x[rows],
+        )  # fmt: skip
+
+
+def whole_block(
+    truths: ArrayLike,
+    samples: ArrayLike,
+    *,
+    seed: int = 0,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    groups: ArrayLike | None = None,
+    x: ArrayLike | None = None,
+) -> Block:
+    r"""Returns arrays that a user gives as one block, after a check.
+
+    Arguments:
+        truths: The truths, with shape $(L, *event)$.
+        samples: The samples, with shape $(L, S, *event)$, or $(1, S, *event)$ if all truths share one set.
+        seed: The seed of centers, ties and tests.
+        bounds: The range `(low, high)` that `normalize="task"` uses.
+        groups: Labels with shape $(L,)$ of fiducials that share one sample set.
+        x: The observations, with shape $(L, *data)$.
+    """
+
+    y, values = as_pair(truths, samples)
+    labels = None if groups is None else np.asarray(groups)
+    if labels is None and len(as_array(samples, "samples")) == 1 < len(y):
+        labels = np.zeros(len(y), int)
+    if labels is not None and labels.shape != (len(y),):
+        raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
+    observations = None if x is None else as_array(x, "x")
+    if observations is not None and len(observations) != len(y):
+        raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
+    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
+    return Block(y, values, np.arange(len(y)), scaling, seed, groups=labels, x=observations)
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,9 @@ def ball_ranks(
     fused = dim <= _FUSED[-1] and not on_device and euclidean
     per_block = max(1, _BLOCK_BYTES // (4 * regions * dim)) if fused else 1
     per_block = min(per_block, -(-fiducials // threads))
+    if fused and not (samples.flags.c_contiguous and samples.dtype in (np.float32, np.float64)):
+        # These are copied block by block: into another precision, or from one set that all fiducials share.
+        per_block = max(1, min(per_block, 4 * _BLOCK_BYTES // (8 * samples.shape[1] * dim)))
     blocks = [slice(i, min(i + per_block, fiducials)) for i in range(0, fiducials, per_block)]
 
     def refuse(at: int) -> None:

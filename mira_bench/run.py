@@ -85,6 +85,7 @@ class Plan:
         normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
         # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one.
         fixed = scaling.task is not None and normalize in ("task", "none", "joint", "samples")
+        fixed = fixed and getattr(metric, "centers", None) != "prior"
         ruler = None if fixed else digest(scaling.truths, *(scaling.pooled or ()))
         return spec | {
             "kind": "record",

@@ -75,6 +75,8 @@ def score(
     if names is not None and len(names) != y.shape[1]:
         raise UsageError(f"there are {len(names)} names for {y.shape[1]} dimensions")
     labels = None if groups is None else np.asarray(groups)
+    if labels is None and any(len(as_array(s, name)) == 1 < len(y) for name, s in candidates.items()):
+        labels = np.zeros(len(y), int)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
 

@@ -12,6 +12,7 @@ from scipy import stats
 
 from ..arrays import as_host
 from ..centers import uniform_centers
+from ..errors import UsageError
 from ..metric import Block, Record, Scores
 from ..players import WIDTHS, feature_names, marginal_axes, play, width_effects
 from ..scaling import Scaling
@@ -142,6 +143,8 @@ class Calibration:
     version = 1
 
     def observe(self, block: Block) -> Record:
+        if block.groups is not None:
+            raise UsageError("fiducials share a sample set, and the test takes them for independent")
         y, values, index = block.truths, block.samples, block.index
         dim = y.shape[1]
         axes = marginal_axes(dim, block.seed)

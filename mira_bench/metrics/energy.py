@@ -8,10 +8,10 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from ..arrays import Array, as_host, as_pair
+from ..arrays import Array, as_host
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
-from ..scaling import Scale, Scaling, as_bounds
+from ..metric import Block, Record, Scores, whole_block
+from ..scaling import Scale, Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
 
@@ -154,12 +154,10 @@ def energy_score(
         | Fair scores for ensemble forecasts (Ferro 2014)
     """
 
-    y, values = as_pair(truths, samples)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
-    index = np.arange(len(y))
-    ruler = scaling.scale(normalize, values, index)
-    energies = _energies(y, values, ruler, seed, "samples")
-    return EnergyResult(energies, ruler.name, prior_energy(y, ruler))
+    block = whole_block(truths, samples, seed=seed, bounds=bounds)
+    ruler = block.scale(normalize)
+    energies = _energies(block.truths, block.samples, ruler, seed, block.name)
+    return EnergyResult(energies, ruler.name, prior_energy(block.truths, ruler))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 r"""The MIRA score (Sharief, Zeghal et al. 2026), averaged exactly over its references."""
 
-__all__ = ["Mira", "MiraResult", "mira"]
+__all__ = ["Mira", "MiraResult", "Theory", "mira", "theory"]
 
 import math
 from dataclasses import dataclass, field
@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from ..arrays import Array, as_pair
-from ..centers import uniform_centers
+from ..centers import Centers, check_centers
+from ..distances import Distance, parse_distance
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Record, Scores, whole_block
 from ..players import expected_score, play, region_score
 from ..ranks import available_threads, ball_ranks, sample_influence
-from ..scaling import EXCHANGEABLE, Scale, Scaling, as_bounds
+from ..scaling import EXCHANGEABLE, Scale, Scaling
 from ..statistics import mean_stderr, skewed_interval
 from ..streams import generator
 
@@ -161,10 +161,12 @@ def _stretch(scale: str, samples: int) -> float:
 
 
 def _drawn_variance(samples: int) -> float:
-    r"""The variance that one drawn reference adds to one region, $E[Var(P | J)]$, for J uniform on 0..S."""
-    j, k = np.arange(samples + 1)[:, None], np.arange(samples)[None, :]
-    p = np.where(k >= j, k + 1, samples - k) / (samples + 1)
-    return float(p.var(axis=1).mean())
+    r"""The variance that one drawn reference adds to one region: that of $P_N$ minus that of $P(J)$.
+
+    $P_N$ is $m / (S + 1)$ with probability $2 m / (S (S + 1))$, so its second moment is $S / (2 (S + 1))$.
+    """
+    whole = samples / (2 * (samples + 1)) - expected_score(samples) ** 2
+    return float(whole - region_score(np.arange(samples + 1), samples).var())
 
 
 def _region_scores(
@@ -185,129 +187,59 @@ def _region_scores(
     return score * _stretch(scale, samples)
 
 
-def _check(regions: int, reference: str, scale: str) -> None:
-    if int(regions) < 1:
-        raise UsageError(f"regions={regions}: at least one region is needed")
-    if reference not in ("all", "drawn"):
-        raise UsageError(f"reference={reference!r} is not one of all, drawn")
-    if scale not in ("exact", "reference"):
-        raise UsageError(f"scale={scale!r} is not one of exact, reference")
+@dataclass(frozen=True)
+class Theory:
+    r"""What theory says about the score with $S$ samples.
+
+    Arguments:
+        mean: The expectation for a perfect candidate.
+        variance: The variance of one region with a drawn reference; tends to $1/18$.
+        variance_all: The variance of one region averaged over all references; tends to $1/180$.
+        lower: The bound of the expectation from below, for every candidate.
+        upper: The bound from above; tends to $3/4$.
+    """
+
+    mean: float
+    variance: float
+    variance_all: float
+    lower: float
+    upper: float
+
+
+def theory(samples: int) -> Theory:
+    r"""Returns the exact values for $S$ samples.
+
+    Example:
+        >>> theory(500).mean == 1001 / 1503
+        True
+    """
+
+    p = region_score(np.arange(samples + 1), samples)
+    between = float(p.var())
+    return Theory(expected_score(samples), between + _drawn_variance(samples), between, 0.5, float(p.max()))
 
 
 def _shared_terms(
-    truths: NDArray[np.float64],
-    samples: Array,
-    scale: Scale,
-    seed: int,
-    ranks: NDArray[np.int32],
-    groups: NDArray,
-    index: NDArray[np.integer],
+    block: Block, ruler: Scale, centers: Centers, distance: Distance, ranks: NDArray[np.int32], labels: NDArray
 ) -> dict[Any, NDArray[np.float64]]:
     r"""Per group, the sum over its fiducials of each shared sample's influence on the score."""
-    count, regions = samples.shape[1], ranks.shape[1]
-    centers = uniform_centers(seed, regions, truths.shape[1])
+    count, regions = block.samples.shape[1], ranks.shape[1]
     terms = {}
-    for group in np.unique(groups):
-        rows = np.flatnonzero(groups == group)
+    for group in np.unique(labels):
+        rows = np.flatnonzero(labels == group)
         u = ranks[rows] / count
         slope = (1 - 2 * u) * count / (count + 1) / regions
-        part = Scale(scale.name, *(r if len(r) == 1 else r[rows] for r in (scale.low, scale.width)))
-        closer = sample_influence(truths[rows], samples[rows[0]], part, centers, slope, index[rows])
+        part = Scale(ruler.name, *(r if len(r) == 1 else r[rows] for r in (ruler.low, ruler.width)))
+        closer = sample_influence(
+            block.truths[rows], block.samples[rows[0]], part, centers, slope, block.index[rows], distance
+        )
         terms[group] = closer - np.sum(slope * u)
     return terms
 
 
-def _shared_variance(terms: list[NDArray[np.float64]], fiducials: int) -> float:
-    return float(sum(np.var(t / fiducials, ddof=1) / len(t) for t in terms if len(t) > 1))
-
-
-def mira(
-    truths: ArrayLike,
-    samples: ArrayLike,
-    *,
-    regions: int = 100,
-    seed: int = 0,
-    normalize: str = "auto",
-    reference: str = "all",
-    scale: str = "exact",
-    bounds: tuple[ArrayLike, ArrayLike] | None = None,
-    groups: ArrayLike | None = None,
-    threads: int | None = None,
-) -> MiraResult:
-    r"""Returns the MIRA score of a candidate's samples.
-
-    Random balls are drawn around random centers; $J$ counts the samples closer to the center than the truth. The
-    paper draws one reference sample per ball. Averaged over all of them, its statistic is
-
-    .. math:: P(J) = \frac{1}{2} + \frac{J (S - J)}{S (S + 1)} ,
-
-    whose mean over regions and fiducials is the score: $(2S + 1) / (3(S + 1))$ for a perfect candidate, less for an
-    overconfident or shifted one, more for an underconfident one.
-
-    Arguments:
-        truths: The truths, with shape $(L, *event)$.
-        samples: The samples of the candidate, with shape $(L, S, *event)$.
-        regions: The number of regions per fiducial.
-        seed: The seed of centers and ties.
-        normalize: The scale of the distances, see `mira_bench.scaling`.
-        reference: `"all"` averages over all references, `"drawn"` is Algorithm 1 as printed.
-        scale: `"exact"`, or `"reference"` for mira-score's division by $S / (S + 1)$.
-        bounds: The range `(low, high)` that `normalize="task"` uses, e.g. the prior box.
-        groups: Labels with shape $(L,)$ of fiducials that share one sample set; widens the standard error.
-        threads: The number of threads, by default all cores. The result does not depend on it.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> truths, samples = rng.normal(size=(500, 2)), rng.normal(size=(500, 100, 2))
-        >>> result = mira(truths, samples)
-        >>> abs(result.score - result.expected) < 4 * result.stderr
-        True
-
-    References:
-        | MIRA: A Score for Conditional Distribution Accuracy and Model Comparison (Sharief, Zeghal et al. 2026)
-    """
-
-    _check(regions, reference, scale)
-    y, values = as_pair(truths, samples)
-    index = np.arange(len(y))
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
-    ruler = scaling.scale(normalize, values, index)
-    centers = uniform_centers(seed, regions, y.shape[1])
-    workers = threads or available_threads()
-    ranks = ball_ranks(y, values, ruler, centers, seed=seed, threads=workers)
-    shared = None
-    if groups is not None:
-        labels = np.asarray(groups)
-        if labels.shape != (len(y),):
-            raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
-        terms = _shared_terms(y, values, ruler, seed, ranks, labels, index)
-        shared = _shared_variance([t for g, t in terms.items() if np.sum(labels == g) > 1], len(y))
-
-    def find_null() -> Null:
-        return _null(y, values, scaling, normalize, regions, seed, index)
-
-    per_fiducial = _region_scores(ranks, values.shape[1], reference, scale, seed, index).mean(axis=1)
-    return MiraResult(ranks, values.shape[1], per_fiducial, ruler.name, reference, scale, shared, find_null)
-
-
-def _null(
-    truths: NDArray[np.float64],
-    samples: Array,
-    scaling: Scaling,
-    normalize: str,
-    regions: int,
-    seed: int,
-    index: NDArray[np.integer],
-) -> Null:
-    keep = np.flatnonzero(index < NULL_FIDUCIALS)
-    y, values = truths[keep], samples[keep] if len(keep) < len(truths) else samples
-    ruler = scaling.scale(normalize, values, index[keep])
-    result = play(
-        y, values, ruler, uniform_centers(seed, regions, truths.shape[1]),
-        axes=np.empty((0, truths.shape[1])), trend=np.empty((len(keep), 0)),
-        seed=seed, index=index[keep], replicates=REPLICATES,
-    )  # fmt: skip
-    return Null(result.null[:, 0], len(keep))
+def _shared_variance(terms: dict[Any, NDArray[np.float64]], labels: NDArray) -> float:
+    shared = [t / len(labels) for group, t in terms.items() if np.sum(labels == group) > 1]
+    return float(sum(np.var(t, ddof=1) / len(t) for t in shared if len(t) > 1))
 
 
 @dataclass(frozen=True)
@@ -318,29 +250,65 @@ class Mira:
     normalize: str = "auto"
     reference: str = "all"
     scale: str = "exact"
+    distance: Any = "l2"
+    centers: Any = "uniform"
 
     name = "mira"
     version = 1
 
     def __post_init__(self) -> None:
-        _check(self.regions, self.reference, self.scale)
+        if int(self.regions) < 1:
+            raise UsageError(f"regions={self.regions}: at least one region is needed")
+        if self.reference not in ("all", "drawn"):
+            raise UsageError(f"reference={self.reference!r} is not one of all, drawn")
+        if self.scale not in ("exact", "reference"):
+            raise UsageError(f"scale={self.scale!r} is not one of exact, reference")
+        parse_distance(self.distance)
+        check_centers(self.centers)
+
+    def ranks(self, block: Block, threads: int = 1) -> NDArray[np.int32]:
+        r"""Returns the ball ranks of a block, with shape $(L, R)$."""
+        return ball_ranks(
+            block.truths, block.samples, block.scale(self.normalize), block.centers(self.centers, self.regions),
+            distance=parse_distance(self.distance), seed=block.seed, index=block.index, threads=threads,
+            name=block.name,
+        )  # fmt: skip
+
+    def per_fiducial(self, block: Block, ranks: NDArray[np.int32]) -> NDArray[np.float64]:
+        r"""Returns the score of each fiducial, with shape $(L,)$."""
+        count = block.samples.shape[1]
+        return _region_scores(ranks, count, self.reference, self.scale, block.seed, block.index).mean(axis=1)
+
+    def null(self, block: Block) -> Null:
+        r"""Lets every point of the first fiducials play the truth."""
+        few = block.part(np.flatnonzero(block.index < NULL_FIDUCIALS))
+        dim = block.truths.shape[1]
+        result = play(
+            few.truths, few.samples, few.scale(self.normalize), few.centers(self.centers, self.regions),
+            distance=parse_distance(self.distance), axes=np.empty((0, dim)), trend=np.empty((len(few.truths), 0)),
+            seed=block.seed, index=few.index, replicates=REPLICATES,
+        )  # fmt: skip
+        return Null(result.null[:, 0], len(few.truths))
+
+    def shared_terms(self, block: Block, ranks: NDArray[np.int32]) -> dict[Any, NDArray[np.float64]]:
+        r"""Returns how much each sample that a group shares moves the score."""
+        assert block.groups is not None
+        centers = block.centers(self.centers, self.regions)
+        distance = parse_distance(self.distance)
+        return _shared_terms(block, block.scale(self.normalize), centers, distance, ranks, block.groups)
 
     def observe(self, block: Block) -> Record:
-        y, values, index = block.truths, block.samples, block.index
-        ruler = block.scale(self.normalize)
-        centers = uniform_centers(block.seed, self.regions, y.shape[1])
-        ranks = ball_ranks(y, values, ruler, centers, seed=block.seed, index=index, name=block.name)
-        null = _null(y, values, block.scaling, self.normalize, self.regions, block.seed, index)
-        scores = _region_scores(ranks, values.shape[1], self.reference, self.scale, block.seed, index)
-        record = {
+        ranks = self.ranks(block)
+        null = self.null(block)
+        record: Record = {
             "ranks": ranks,
-            "per_fiducial": scores.mean(axis=1),
+            "per_fiducial": self.per_fiducial(block, ranks),
             "null_sums": null.sums,
             "null_count": np.array(null.count),
-            "samples": np.array(values.shape[1]),
+            "samples": np.array(block.samples.shape[1]),
         }
         if block.groups is not None:
-            terms = _shared_terms(y, values, ruler, block.seed, ranks, block.groups, index)
+            terms = self.shared_terms(block, ranks)
             record["influence_group"] = np.array(list(terms))
             record["influence"] = np.stack(list(terms.values()))
             record["group"] = block.groups
@@ -350,19 +318,17 @@ class Mira:
         r"""Joins the records of all blocks."""
 
         null = Null(np.sum([r["null_sums"] for r in records], axis=0), sum(int(r["null_count"]) for r in records))
-        per_fiducial = np.concatenate([r["per_fiducial"] for r in records])
         shared = None
         if "influence" in records[0]:
-            groups = np.concatenate([r["group"] for r in records])
             terms: dict[Any, NDArray[np.float64]] = {}
             for record in records:
                 for group, term in zip(record["influence_group"], record["influence"], strict=True):
                     terms[group] = terms.get(group, 0) + term
-            shared = _shared_variance([t for g, t in terms.items() if np.sum(groups == g) > 1], len(per_fiducial))
+            shared = _shared_variance(terms, np.concatenate([r["group"] for r in records]))
         return MiraResult(
             np.concatenate([r["ranks"] for r in records]),
             int(records[0]["samples"]),
-            per_fiducial,
+            np.concatenate([r["per_fiducial"] for r in records]),
             scaling.resolve(self.normalize),
             self.reference,
             self.scale,
@@ -384,3 +350,76 @@ class Mira:
             per_fiducial=result.per_fiducial,
             result=result,
         )
+
+
+def mira(
+    truths: ArrayLike,
+    samples: ArrayLike,
+    *,
+    regions: int = 100,
+    seed: int = 0,
+    normalize: str = "auto",
+    reference: str = "all",
+    scale: str = "exact",
+    distance: Any = "l2",
+    centers: Any = "uniform",
+    x: ArrayLike | None = None,
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+    groups: ArrayLike | None = None,
+    threads: int | None = None,
+) -> MiraResult:
+    r"""Returns the MIRA score of a candidate's samples.
+
+    Random balls are drawn around random centers; $J$ counts the samples closer to the center than the truth. The
+    paper draws one reference sample per ball. Averaged over all of them, its statistic is
+
+    .. math:: P(J) = \frac{1}{2} + \frac{J (S - J)}{S (S + 1)} ,
+
+    whose mean over regions and fiducials is the score: $(2S + 1) / (3(S + 1))$ for a perfect candidate, less for an
+    overconfident or shifted one, more for an underconfident one.
+
+    Arguments:
+        truths: The truths, with shape $(L, *event)$.
+        samples: The samples of the candidate, with shape $(L, S, *event)$, or $(1, S, *event)$ if all truths share
+            one set (the non-conditional case), which widens the standard error.
+        regions: The number of regions per fiducial (an array of centers brings its own).
+        seed: The seed of centers and ties.
+        normalize: The scale of the distances, see `mira_bench.scaling`.
+        reference: `"all"` averages over all references, `"drawn"` is Algorithm 1 as printed.
+        scale: `"exact"`, or `"reference"` for mira-score's division by $S / (S + 1)$.
+        distance: `"l2"`, `"l1"`, `"chebyshev"`, `"cosine"`, `"minkowski(p)"`, or a function of points $(N, d)$ and
+            one center $(d,)$ on the common scale that returns $(N,)$.
+        centers: Where the regions are centered: `"uniform"`, `"uniform(a,b)"`, `"normal(m,s)"`, `"beta(a,b)"`,
+            `"x(w)"`, `"prior"`, an array or a function; see `mira_bench.centers`.
+        x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.
+        bounds: The range `(low, high)` that `normalize="task"` uses, e.g. the prior box.
+        groups: Labels with shape $(L,)$ of fiducials that share one sample set; widens the standard error.
+        threads: The number of threads, by default all cores. The result does not depend on it.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> truths, samples = rng.normal(size=(500, 2)), rng.normal(size=(500, 100, 2))
+        >>> result = mira(truths, samples)
+        >>> abs(result.score - result.expected) < 4 * result.stderr
+        True
+
+    References:
+        | MIRA: A Score for Conditional Distribution Accuracy and Model Comparison (Sharief, Zeghal et al. 2026)
+    """
+
+    metric = Mira(regions, normalize, reference, scale, distance, centers)
+    block = whole_block(truths, samples, seed=seed, bounds=bounds, groups=groups, x=x)
+    ranks = metric.ranks(block, threads or available_threads())
+    shared = None
+    if block.groups is not None:
+        shared = _shared_variance(metric.shared_terms(block, ranks), block.groups)
+    return MiraResult(
+        ranks,
+        block.samples.shape[1],
+        metric.per_fiducial(block, ranks),
+        block.scaling.resolve(normalize),
+        reference,
+        scale,
+        shared,
+        lambda: metric.null(block),
+    )

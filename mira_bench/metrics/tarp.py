@@ -4,17 +4,17 @@ __all__ = ["Tarp", "TarpResult", "tarp"]
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..arrays import as_pair
-from ..centers import uniform_centers
-from ..metric import Block, Record, Scores
-from ..ranks import available_threads, ball_ranks
-from ..scaling import Scaling, as_bounds
+from ..metric import Block, Record, Scores, whole_block
+from ..ranks import available_threads
+from ..scaling import Scaling
 from ..statistics import uniform_pvalue
 from ..streams import generator
+from .mira import Mira
 
 LEVELS = 101
 BOOTSTRAPS = 200
@@ -87,6 +87,11 @@ class TarpResult:
         return float(np.abs(self.coverage - self.expected).max())
 
     @property
+    def area(self) -> float:
+        r"""The area between the coverage and its expectation."""
+        return float(np.abs(self.coverage - self.expected).mean())
+
+    @property
     def deviation_stderr(self) -> float:
         r"""The standard error of the coverage where the deviation is largest."""
         return float(self.stderr[np.abs(self.coverage - self.expected).argmax()])
@@ -104,6 +109,9 @@ def tarp(
     regions: int = 100,
     seed: int = 0,
     normalize: str = "auto",
+    distance: Any = "l2",
+    centers: Any = "uniform",
+    x: ArrayLike | None = None,
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     confidence: float = 0.95,
     threads: int | None = None,
@@ -121,6 +129,9 @@ def tarp(
         regions: The number of centers per fiducial.
         seed: The seed of centers, ties, bootstrap and test.
         normalize: The scale of the distances, see `mira_bench.scaling`.
+        distance: The distance, as in `mira`.
+        centers: The reference points, as in `mira`: `"uniform"`, `"prior"`, `"x(w)"`, an array, ...
+        x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.
         bounds: The range `(low, high)` that `normalize="task"` uses.
         confidence: The level of the band.
         threads: The number of threads, by default all cores.
@@ -130,12 +141,9 @@ def tarp(
         | https://arxiv.org/abs/2302.03026
     """
 
-    y, values = as_pair(truths, samples)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
-    ruler = scaling.scale(normalize, values, np.arange(len(y)))
-    centers = uniform_centers(seed, regions, y.shape[1])
-    ranks = ball_ranks(y, values, ruler, centers, seed=seed, threads=threads or available_threads())
-    return TarpResult(ranks, values.shape[1], seed, confidence)
+    block = whole_block(truths, samples, seed=seed, bounds=bounds, x=x)
+    ranks = Tarp(regions, normalize, distance, centers).ranks(block, threads or available_threads())
+    return TarpResult(ranks, block.samples.shape[1], seed, confidence)
 
 
 @dataclass(frozen=True)
@@ -144,16 +152,25 @@ class Tarp:
 
     regions: int = 100
     normalize: str = "auto"
+    distance: Any = "l2"
+    centers: Any = "uniform"
 
     name = "tarp"
     version = 1
 
+    def __post_init__(self) -> None:
+        self._mira  # noqa: B018 -- checks the settings
+
+    @property
+    def _mira(self) -> Mira:
+        return Mira(self.regions, self.normalize, distance=self.distance, centers=self.centers)
+
+    def ranks(self, block: Block, threads: int = 1) -> NDArray[np.int32]:
+        r"""Returns the ball ranks of a block: those of MIRA with the same settings."""
+        return self._mira.ranks(block, threads)
+
     def observe(self, block: Block) -> Record:
-        centers = uniform_centers(block.seed, self.regions, block.truths.shape[1])
-        ranks = ball_ranks(
-            block.truths, block.samples, block.scale(self.normalize), centers,
-            seed=block.seed, index=block.index, name=block.name,
-        )  # fmt: skip
+        ranks = self.ranks(block)
         return {"ranks": ranks, "samples": np.array(block.samples.shape[1]), "seed": np.array(block.seed)}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
