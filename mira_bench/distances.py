@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from .errors import UsageError
+from .kernels import CHUNK, count_chebyshev, count_l1_pair, count_pair, relative
 
 DISTANCES = "l2, l1, chebyshev, cosine, minkowski(p), or a function of (points, center)"
-_CHUNK = 512
+UNROLLED = 16  # dimensions up to which a kernel is compiled for their exact number
 
 
 @dataclass(frozen=True)
@@ -56,47 +57,114 @@ def parse_distance(distance: Any) -> Distance:
     return Distance(name, power)
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _count_l1(z: NDArray, offsets: NDArray, closer: NDArray, equal: NDArray) -> None:
-    # |z - b| - |b| = max(-w, w - 2|b|) with w = sign(b) z: no difference of large numbers.
-    dim, size = z.shape
-    total = np.empty(size, np.float32)
-    for r in range(offsets.shape[0]):
-        for j in range(size):
-            total[j] = 0
+@njit(nogil=True, cache=True)
+def _count_boxes(
+    samples: NDArray,
+    truth: NDArray,
+    inverse: NDArray,
+    offsets: NDArray,
+    largest: bool,
+    unroll: tuple[int, ...],
+    closer: NDArray,
+    equal: NDArray,
+) -> int:
+    r"""Counts under l1 or, if `largest`, the Chebyshev distance; returns a non-finite sample's index, or -1."""
+    count, (regions, dim) = samples.shape[0], offsets.shape
+    z = np.empty(dim * CHUNK, np.float32)
+    sign, twice = np.empty((regions + 1) * dim, np.float32), np.zeros((regions + 1) * dim, np.float32)
+    gap = np.zeros((regions + 1) * dim, np.float32)
+    for r in range(regions):
+        most = np.abs(offsets[r]).max()
         for i in range(dim):
             b = offsets[r, i]
-            sign = np.float32(1) if b >= 0 else np.float32(-1)
-            twice = np.float32(2) * abs(b)
-            row = z[i]
-            for j in range(size):
-                w = sign * row[j]
-                total[j] += max(-w, w - twice)
-        inside, same = np.int32(0), np.int32(0)
-        for j in range(size):
-            inside = np.int32(inside + np.int32(total[j] < 0))
-            same = np.int32(same + np.int32(total[j] == 0))
-        closer[r] += inside
-        equal[r] += same
+            sign[r * dim + i] = 1 if b >= 0 else -1
+            twice[r * dim + i] = 2 * abs(b)
+            gap[r * dim + i] = most - abs(b)
+    far = twice + gap
+    sign[regions * dim :] = 1  # an odd number of centers is filled up with one that is not counted
+    found = np.empty(4, np.int32)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        bad = relative(samples, truth, inverse, start, stop, z)
+        if bad >= 0:
+            return bad
+        for r in range(0, regions, 1 if largest else 2):
+            if largest:
+                one = slice(r * dim, (r + 1) * dim)
+                inside, surface = count_chebyshev(z, sign[one], gap[one], far[one], stop - start, unroll)
+                closer[r] += inside
+                equal[r] += surface
+                continue
+            two = slice(r * dim, (r + 2) * dim)
+            count_l1_pair(z, sign[two], twice[two], stop - start, unroll, found)
+            closer[r] += found[0]
+            equal[r] += found[2]
+            if r + 1 < regions:
+                closer[r + 1] += found[1]
+                equal[r + 1] += found[3]
+    return -1
 
 
 @njit(nogil=True, cache=True, fastmath={"contract"})
-def _count_largest(z: NDArray, offsets: NDArray, closer: NDArray, equal: NDArray) -> None:
-    dim, size = z.shape
-    total = np.empty(size, np.float64)
-    for r in range(offsets.shape[0]):
-        mine = 0.0
-        for j in range(size):
-            total[j] = 0
-        for i in range(dim):
-            b = offsets[r, i]
-            mine = max(mine, abs(b))
-            row = z[i]
-            for j in range(size):
-                total[j] = max(total[j], abs(row[j] - b))
-        for j in range(size):
-            closer[r] += total[j] < mine
-            equal[r] += total[j] == mine
+def _count_angles(
+    samples: NDArray,
+    truth: NDArray,
+    low: NDArray,
+    inverse: NDArray,
+    centers: NDArray,
+    unroll: tuple[int, ...],
+    closer: NDArray,
+    equal: NDArray,
+) -> int:
+    r"""Counts under the cosine distance; returns a non-finite sample's index, or -1.
+
+    Closer means a larger projection of the unit vector on the center, so the change of the unit vector from truth to
+    sample, as a direction, goes through the Euclidean loop with a ball that passes through the origin.
+    """
+    count, (regions, dim) = samples.shape[0], centers.shape
+    direction, half = np.zeros(dim * CHUNK, np.float32), np.zeros(CHUNK, np.float32)
+    flat = np.zeros((regions + 1) * dim, np.float32)
+    for r in range(regions):
+        flat[r * dim : (r + 1) * dim] = centers[r]
+    mine, change = np.empty(dim), np.empty(dim)
+    length = 0.0
+    for i in range(dim):
+        mine[i] = (truth[i] - low[i]) * inverse[i]
+        length += mine[i] * mine[i]
+    length = np.sqrt(length)
+    for start in range(0, count, CHUNK):
+        stop = min(start + CHUNK, count)
+        copies = np.int32(0)
+        for j in range(start, stop):
+            square = moved = 0.0
+            for i in range(dim):
+                change[i] = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
+                y = mine[i] + change[i]
+                square += y * y
+            if not np.isfinite(square):
+                return j
+            size = np.sqrt(square)
+            for i in range(dim):
+                # y / |y| - y* / |y*| = (z - y* (|y| - |y*|) / |y*|) / |y|, without the difference of unit vectors.
+                step = change[i] / size if size > 0 else 0.0
+                if length > 0 and size > 0:
+                    step -= mine[i] / length * ((size - length) / size)
+                elif length > 0:
+                    step = -mine[i] / length
+                change[i] = step
+                moved += step * step
+            moved = np.sqrt(moved)
+            for i in range(dim):
+                direction[i * CHUNK + j - start] = np.float32(change[i] / moved if moved > 0 else 0.0)
+            copies += np.int32(moved == 0)
+        for r in range(0, regions, 2):
+            first, second = count_pair(direction, half, flat[r * dim : (r + 2) * dim], stop - start, unroll)
+            closer[r] += first
+            equal[r] += copies
+            if r + 1 < regions:
+                closer[r + 1] += second
+                equal[r + 1] += copies
+    return -1
 
 
 # No fused multiply-add here: a copy of the truth must give exactly zero, whichever way its power is computed.
@@ -159,35 +227,26 @@ def count_closer(
     closer, equal = np.zeros(len(centers), np.int32), np.zeros(len(centers), np.int32)
     origin = (truth - low) * inverse
     offsets = centers - origin
-    for start in range(0, len(samples), _CHUNK):
-        part = np.asarray(samples[start : start + _CHUNK], np.float64)
+    unroll = (0,) * len(truth)
+    if distance.name in ("l1", "chebyshev") and len(truth) <= UNROLLED:
+        largest = distance.name == "chebyshev"
+        return closer, equal, _count_boxes(samples, truth, inverse, offsets, largest, unroll, closer, equal)
+    if distance.name == "cosine" and len(truth) <= UNROLLED:
+        return closer, equal, _count_angles(samples, truth, low, inverse, centers, unroll, closer, equal)
+    for start in range(0, len(samples), CHUNK):
+        part = samples[start : start + CHUNK]
         z = (part - truth) * inverse
         finite = np.isfinite(z).all(axis=1)
         if not finite.all():
             return closer, equal, start + int(np.argmin(finite))
-        if distance.name == "l1":
-            _count_l1(np.ascontiguousarray(z.T, np.float32), offsets.astype(np.float32), closer, equal)
-        elif distance.name == "chebyshev":
-            _count_largest(np.ascontiguousarray(z.T), offsets, closer, equal)
-        elif distance.name == "minkowski":
+        if distance.name == "minkowski":
             _count_power(np.ascontiguousarray(z.T), offsets, distance.power, closer, equal)
-        elif distance.name == "cosine":
-            # Closer means a larger projection of the unit vector on the center: linear, like the Euclidean rank.
-            gain = (_unit(z + origin) - _unit(origin)) @ centers.astype(np.float64).T
-            closer += np.count_nonzero(gain > 0, axis=0).astype(np.int32)
-            equal += np.count_nonzero(gain == 0, axis=0).astype(np.int32)
-        else:
-            assert distance.function is not None
-            for r, center in enumerate(centers.astype(np.float64)):
-                mine = distance.function(origin, center)
-                theirs = np.asarray(distance.function(z + origin, center))
-                if theirs.shape != (len(z),):
-                    raise UsageError(
-                        f"the distance returned shape {theirs.shape} for {len(z)} points and one center; "
-                        f"({len(z)},) is needed"
-                    )
-                closer[r] += np.count_nonzero(theirs < mine)
-                equal[r] += np.count_nonzero(theirs == mine)
+            continue
+        frame = (z, offsets, np.zeros_like(origin)) if distance.translates else (z + origin, centers, origin)
+        points, around, mine = frame
+        far = pairwise(np.concatenate([mine[None], points]), around.astype(np.float64), distance)
+        closer += np.count_nonzero(far[:, 1:] < far[:, :1], axis=1).astype(np.int32)
+        equal += np.count_nonzero(far[:, 1:] == far[:, :1], axis=1).astype(np.int32)
     return closer, equal, -1
 
 
@@ -195,7 +254,13 @@ def pairwise(points: NDArray[np.float64], centers: NDArray[np.float64], distance
     r"""Returns the distances between centers $(R, d)$ and points $(N, d)$, with shape $(R, N)$."""
 
     if distance.function is not None:
-        return np.stack([np.asarray(distance.function(points, center)) for center in centers])
+        rows = [np.asarray(distance.function(points, center)) for center in centers]
+        if rows[0].shape != (len(points),):
+            raise UsageError(
+                f"the distance returned shape {rows[0].shape} for {len(points)} points and one center; "
+                f"({len(points)},) is needed"
+            )
+        return np.stack(rows)
     if distance.name == "minkowski":
         return cdist(centers, points, "minkowski", p=distance.power)
     names = {"l1": "cityblock", "l2": "sqeuclidean", "chebyshev": "chebyshev"}

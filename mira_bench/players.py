@@ -12,12 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from .arrays import Array
 from .centers import Centers
 from .distances import Distance
-from .ranks import EUCLIDEAN, far_from, frame
+from .ranks import EUCLIDEAN, far_from, frame, one_blas_thread
 from .scaling import Scale
 from .streams import generator
 
@@ -144,7 +143,7 @@ def play(
     features = 2 + len(PER_MARGINAL) * len(axes)
     observed, variance = np.empty((fiducials, features)), np.empty((fiducials, features))
     null = np.zeros((replicates, features))
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         for l in range(fiducials):
             rng = generator(seed, "players", int(index[l]))
             points, around = frame(truths[l], samples[l], scale, l, centers, index[l : l + 1], distance)

@@ -17,70 +17,29 @@ narrow posterior nor an outlier leaves the range of float32.
 
 __all__ = ["EUCLIDEAN", "available_threads", "ball_ranks", "marginal_ranks", "sample_influence"]
 
+import functools
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from .arrays import Array, as_host, is_device_tensor
 from .centers import Centers
 from .distances import Distance, count_closer, pairwise
 from .errors import UsageError
+from .kernels import CHUNK, count_pair, directions
 from .scaling import Scale
 from .streams import fiducial_keys, uniforms
 
 EUCLIDEAN = Distance("l2")
 
-_CHUNK = 512  # samples in flight: their directions stay in the L1/L2 cache
 _FUSED = (2, 4, 8, 16)  # dimensions that the fused loop is unrolled for; beyond, a BLAS product is faster
 _BLOCK_BYTES = 2**21  # centers of a block of fiducials
-
-
-# `contract` allows fused multiply-adds and nothing else: no reassociation, so the same input gives the same bits
-# whether the machine code was just compiled or comes from the cache.
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _directions(
-    samples: NDArray, truth: NDArray, inverse: NDArray, start: int, stop: int, direction: NDArray, half: NDArray
-) -> int:
-    r"""Fills the unit directions and half lengths of samples; returns a non-finite sample's index, or -1."""
-    dim = truth.shape[0]
-    for j in range(start, stop):
-        square = 0.0
-        for i in range(dim):
-            z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
-            square += z * z
-        if not np.isfinite(square):
-            return j
-        length = np.sqrt(square)
-        per_length = 1.0 / length if length > 0 else 0.0
-        half[j - start] = np.float32(0.5 * length)
-        for i in range(dim):
-            z = (np.float64(samples[j, i]) - truth[i]) * inverse[i]
-            direction[i * _CHUNK + j - start] = np.float32(z * per_length)
-    return -1
-
-
-@njit(nogil=True, cache=True, fastmath={"contract"})
-def _count_pair(
-    direction: NDArray, half: NDArray, offsets: NDArray, base: int, size: int, unroll: tuple[int, ...]
-) -> tuple[np.int32, np.int32]:
-    r"""Counts the samples inside the balls around two centers."""
-    # len(unroll) is a compile-time constant: the inner loop disappears and the outer one becomes SIMD.
-    width = len(unroll)
-    first, second = np.int32(0), np.int32(0)
-    for j in range(size):
-        a = b = -half[j]
-        for i in range(width):
-            n = direction[i * _CHUNK + j]
-            a += offsets[base + i] * n
-            b += offsets[base + width + i] * n
-        first = np.int32(first + np.int32(a > np.float32(0)))
-        second = np.int32(second + np.int32(b > np.float32(0)))
-    return first, second
 
 
 @njit(nogil=True, cache=True)
@@ -98,8 +57,8 @@ def _count_block(
     fiducials, count, dim = samples.shape
     regions = centers.shape[1]
     width = len(unroll)
-    direction = np.zeros(width * _CHUNK, np.float32)
-    half = np.empty(_CHUNK, np.float32)
+    direction = np.zeros(width * CHUNK, np.float32)
+    half = np.empty(CHUNK, np.float32)
     offsets = np.zeros((regions + 1) * width, np.float32)
     for l in range(fiducials):
         row = l if inverse.shape[0] > 1 else 0
@@ -107,17 +66,17 @@ def _count_block(
             for i in range(dim):
                 offset = centers[l, r, i] - (truths[l, i] - low[row, i]) * inverse[row, i]
                 offsets[r * width + i] = np.float32(offset)
-        for start in range(0, count, _CHUNK):
-            stop = min(start + _CHUNK, count)
+        for start in range(0, count, CHUNK):
+            stop = min(start + CHUNK, count)
             size = stop - start
-            bad = _directions(samples[l], truths[l], inverse[row], start, stop, direction, half)
+            bad = directions(samples[l], truths[l], inverse[row], start, stop, direction, half)
             if bad >= 0:
                 return l * count + bad
             copies = np.int32(0)
             for j in range(size):
                 copies += np.int32(half[j] == 0)
             for r in range(0, regions, 2):
-                first, second = _count_pair(direction, half, offsets, r * width, size, unroll)
+                first, second = count_pair(direction, half, offsets[r * width : (r + 2) * width], size, unroll)
                 closer[l, r] += first
                 equal[l, r] += copies
                 if r + 1 < regions:
@@ -201,6 +160,17 @@ def _count_torch(
     return closer.int().cpu().numpy(), int((length == 0).sum()), -1
 
 
+@functools.cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()  # looks for all loaded libraries, which takes milliseconds
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    r"""Keeps BLAS to one thread: the work is divided above it, and its results must not depend on its threads."""
+
+    return _controller().limit(limits=1, user_api="blas")
+
+
 def _unroll(dim: int) -> tuple[int, ...]:
     return (0,) * next(width for width in _FUSED if dim <= width)
 
@@ -282,7 +252,7 @@ def ball_ranks(
         if bad >= 0:
             refuse(block.start * samples.shape[1] + bad)
 
-    with threadpool_limits(1, user_api="blas"):
+    with one_blas_thread():
         if threads > 1 and len(blocks) > 1 and not on_device:
             with ThreadPoolExecutor(min(threads, len(blocks))) as pool:
                 list(pool.map(work, blocks))
