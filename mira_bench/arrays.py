@@ -100,10 +100,17 @@ def as_pair(truths: object, samples: object, name: str = "samples") -> tuple[np.
     return y, as_samples(samples, len(y), tuple(raw.shape[1:]), name)
 
 
-def refuse_non_finite(values: np.ndarray, name: str) -> None:
-    r"""Raises a sentence that names the first NaN or infinite entry."""
+def refuse_non_finite(values: np.ndarray, name: str, first: int = 0) -> None:
+    r"""Raises a sentence that names the first NaN or infinite entry.
+
+    Arguments:
+        values: Truths $(L, d)$ or samples $(L, S, d)$.
+        name: What to call them.
+        first: The index of their first fiducial.
+    """
 
     bad = ~np.isfinite(values)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise UsageError(f"{name} is {values[where]} at index {where}; finite numbers are needed")
+        at = f"fiducial {first + where[0]}" + (f", sample {where[1]}" if values.ndim > 2 else "")
+        raise UsageError(f"{name}: {values[where]} at {at}; finite numbers are needed")

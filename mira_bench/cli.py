@@ -3,14 +3,17 @@ r"""The command line: no verb is a Hydra run, verbs are for the rest."""
 __all__ = ["main"]
 
 import argparse
+import difflib
 import json
 import logging
+import re
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._version import __version__
 from .errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -143,6 +146,12 @@ def _make(node: "DictConfig") -> Any:
         raise UsageError(str(error.__cause__ or error)) from error
 
 
+def _whole(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{key}={value!r}: a whole number is needed")
+    return value
+
+
 def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     r"""Turns a config into the arguments that `run` and `estimate` share."""
     candidates = cfg.task.get("candidates") or {}
@@ -155,7 +164,7 @@ def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
         "fiducials": cfg.fiducials,
         "samples": cfg.samples,
         "seed": cfg.seed,
-        "workers": cfg.workers,
+        "workers": _whole("workers", cfg.workers),
         "keep_samples": cfg.keep_samples,
         "controls": cfg.controls,
         "device": cfg.device,
@@ -200,6 +209,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
     from .report.tables import console
     from .run import run
 
+    arguments = _arguments(cfg, task_name)  # before the folder: bad usage leaves nothing behind
     handler = _log_to(out)
     try:
         OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), out / "config.yaml")
@@ -208,10 +218,10 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         if cfg.study is not None:
             from .study import study
 
-            study(cfg, out, task_name, _arguments(cfg, task_name))
+            study(cfg, out, task_name, arguments)
             return OK
         result = run(
-            **_arguments(cfg, task_name),
+            **arguments,
             rank_by=cfg.rank_by,
             backend=cfg.parallel.backend,
             store=cfg.store,
@@ -265,6 +275,8 @@ def _hydra(arguments: Sequence[str]) -> int:
 
 def _guard(work: Any) -> int:
     r"""Turns errors that name their culprit into a sentence and an exit code."""
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
         return int(work())
     except UsageError as error:
@@ -273,9 +285,29 @@ def _guard(work: Any) -> int:
     except RunError as error:
         print(f"mira_bench: {error}", file=sys.stderr)
         return FAILED
+    except OmegaConfBaseException as error:
+        print(f"mira_bench: the config is not complete: {' '.join(str(error).split())}", file=sys.stderr)
+        return USAGE
     except KeyboardInterrupt:
         print("mira_bench: interrupted; the same command goes on where it stopped", file=sys.stderr)
         return FAILED
+
+
+def _check_keys(arguments: Sequence[str]) -> int:
+    r"""Refuses keys that nothing reads. Hydra would advise to add them with a plus, and then nothing happens."""
+    from importlib import resources
+
+    from omegaconf import OmegaConf
+
+    text = (resources.files("mira_bench.configs") / "config.yaml").read_text(encoding="utf-8")
+    known = [*map(str, OmegaConf.create(text)), "task", "metric", "experiment"]
+    for argument in arguments:
+        key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
+        if key and not argument.startswith("-") and key[1] not in known:
+            close = difflib.get_close_matches(key[1], known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
+            raise UsageError(f"there is no key {key[1]!r}; {hint}")
+    return OK
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -289,9 +321,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(HELP)
         print(_listing())
         return OK
+    if "--version" in arguments:
+        print(f"mira_bench {__version__}")
+        return OK
     word = next((a for a in arguments if not a.startswith("-") and "=" not in a), None)
     if word is not None and arguments[0] == word:
         print(f"mira_bench: there is no verb {word!r}; there are: {', '.join(verbs)}", file=sys.stderr)
         print("Settings are written key=value, for example task=gaussian. See --help.", file=sys.stderr)
         return USAGE
-    return _guard(lambda: _hydra(arguments))
+    return _guard(lambda: _check_keys(arguments) or _hydra(arguments))

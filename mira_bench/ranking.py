@@ -30,7 +30,7 @@ from .streams import generator
 
 RANKINGS = ("tiers", "mira")
 TIE_LEVEL = 0.05
-SHIFT_EFFECT = 0.1  # a shift explains the verdict if the ranks follow it with at least this correlation
+SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
 
 COLUMNS = [
     "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
@@ -85,7 +85,7 @@ class Standing:
     def tier(self) -> str:
         if self.failure is not None or self.informative is False:
             return "C"
-        if self.calibration is None:
+        if self.calibration is None or self.informative is None:
             return "-"
         return "A" if self.calibration.pvalue >= LEVEL else "B"
 
@@ -99,11 +99,10 @@ def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
         return "-", "the calibration metric was not computed"
 
     def label(marginal: int) -> str:
-        if marginal < 0:
-            return ""
-        known = names is not None and len(calibration.names) == 2 + 3 * len(names)
-        return f" of {names[marginal]}" if known and names is not None else f" of marginal {marginal}"
+        return "" if marginal < 0 else f" of {calibration.where(marginal, names)}"
 
+    if len(calibration.observed) < 3:
+        return "too few fiducials", "at least 3 are needed to say anything"
     kind, marginal, z = calibration.spoke
     spoke = f"{kind}{label(marginal)} z = {z:+.1f}"
     if standing.informative is False:
@@ -112,12 +111,12 @@ def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
         return "no information", f"{skill}; calibration p = {calibration.pvalue:.3f}"
     if calibration.pvalue >= LEVEL:
         width = calibration.detectable_width
-        power = "not even a factor of two in width" if math.isnan(width) else f"width errors above {width:.0%}"
-        return "no miscalibration found", f"would have seen {power}"
-    shift_p, correlation, where = calibration.shift()
-    shifted = shift_p < LEVEL and abs(correlation) >= SHIFT_EFFECT
-    if shifted:
-        return "shifted", f"ranks{label(where)} follow a shift, correlation {correlation:+.2f}; {spoke}"
+        if math.isnan(width):
+            return "no miscalibration found", "would not have seen even a factor of two in width"
+        return "no miscalibration found", f"would have seen width errors above {width:.0%}"
+    shift_p, effect, where = calibration.shift()
+    if shift_p < LEVEL and abs(effect) >= SHIFT_EFFECT:
+        return "shifted", f"ranks{label(where)} follow a shift, mean/sd {effect:+.2f}; {spoke}"
     mira_z = calibration.worst("mira")[0] if mira is None else mira.sigmas
     dispersion_z, where = calibration.worst("dispersion")
     agree = f"MIRA {mira_z:+.1f} sigma, SBC dispersion{label(where)} z = {dispersion_z:+.1f}"

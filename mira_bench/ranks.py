@@ -28,7 +28,7 @@ from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from .arrays import Array, as_host, is_device_tensor
+from .arrays import Array, as_host, is_device_tensor, refuse_non_finite
 from .centers import Centers
 from .distances import Distance, count_closer, pairwise
 from .errors import UsageError
@@ -277,6 +277,7 @@ def marginal_ranks(
     *,
     seed: int = 0,
     index: NDArray[np.integer] | None = None,
+    name: str = "samples",
 ) -> NDArray[np.int32]:
     r"""Returns the number of samples below the truth in every dimension, $(L, d)$, ties broken at random."""
 
@@ -286,6 +287,7 @@ def marginal_ranks(
     for block in _slices(len(truths), samples.shape[1] * samples.shape[2]):
         values = samples[block]
         values = as_host(values) if is_device_tensor(values) else values
+        refuse_non_finite(values, name, block.start)
         truth = truths[block][:, None]
         below[block] = np.count_nonzero(values < truth, axis=1)
         equal[block] = np.count_nonzero(values == truth, axis=1)

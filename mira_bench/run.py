@@ -13,12 +13,14 @@ import logging
 import math
 import os
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
@@ -26,7 +28,7 @@ from .candidate import Candidate, Oracle, Prior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import MISSING, Block, Metric, Record, Scores
-from .metrics import default_metrics
+from .metrics import choose_metrics
 from .progress import Progress
 from .ranking import RANKINGS, Standing
 from .result import Result
@@ -84,9 +86,10 @@ class Plan:
             return spec
         normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
         # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one.
-        fixed = scaling.task is not None and normalize in ("task", "none", "joint", "samples")
-        fixed = fixed and getattr(metric, "centers", None) != "prior"
-        ruler = None if fixed else digest(scaling.truths, *(scaling.pooled or ()))
+        by_truths = hasattr(metric, "normalize") and normalize in ("others", "truths", "scalar", "pooled")
+        by_truths |= getattr(metric, "centers", None) == "prior"
+        by_truths |= metric.name == "calibration" and scaling.task is None  # its trend needs a common range
+        ruler = digest(scaling.truths, *(scaling.pooled or ())) if by_truths else None
         return spec | {
             "kind": "record",
             "metric_name": metric.name,
@@ -146,15 +149,6 @@ def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: 
     if plan.keep_samples:
         plan.store.put(spec, {"values": np.asarray(values)})
     return values
-
-
-def _finite(values: NDArray, first: int, name: str) -> None:
-    bad = ~np.isfinite(values)
-    if bad.any():
-        where = np.argwhere(bad)[0]
-        raise UsageError(
-            f"candidate {name!r} gave {values[tuple(where)]} at fiducial {first + where[0]}, sample {where[1]}"
-        )
 
 
 def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
@@ -224,7 +218,7 @@ def _work(
             posterior = _build(plan, name)
             values = _sample(plan, name, block, fiducials, posterior)[:count]
             if isinstance(values, np.ndarray):
-                _finite(values, block * plan.size, name)
+                refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * plan.size)
             if plan.device not in (None, "cpu"):
                 import torch
 
@@ -248,9 +242,9 @@ def _work(
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start
     except Exception as error:
-        log.debug("candidate %s failed on block %d", name, block, exc_info=True)
-        reason = str(error) if isinstance(error, UsageError) else f"{type(error).__name__}: {error}"
-        return name, block, None, reason, time.perf_counter() - start
+        sentence = " ".join(str(error).split())
+        reason = sentence if isinstance(error, UsageError) else f"{type(error).__name__}: {sentence}"
+        return name, block, None, f"{reason}\n{traceback.format_exc()}", time.perf_counter() - start
 
 
 def _parallel(
@@ -260,9 +254,12 @@ def _parallel(
         for call in calls:
             yield function(*call)
         return
-    pool = Parallel(
-        n_jobs=workers, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
-    )  # fmt: skip
+    try:
+        pool = Parallel(
+            n_jobs=workers, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
+        )  # fmt: skip
+    except ValueError as error:
+        raise UsageError(f"backend={backend!r} cannot be used: {error}") from error
     yield from pool(delayed(function)(*call) for call in calls)
 
 
@@ -310,21 +307,34 @@ def _execute(
     seconds = dict.fromkeys(plan.candidates, 0.0)
     seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
 
-    def calls() -> Iterator[tuple[Any, ...]]:
+    def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         # The generator is read while results come in, so a candidate that failed gets no further blocks.
-        for name in plan.candidates:
+        for name in names:
             for block in plan.blocks:
-                if name not in failures:
+                if name not in failures and block not in seen[name]:
                     yield plan, name, block, parts[block], scaling
 
-    for name, block, outcomes, reason, spent in _parallel(_work, calls(), workers, backend):
+    def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
+        try:
+            yield from _parallel(_work, calls(plan.candidates), workers, backend)
+            return
+        except BrokenProcessPool:
+            log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
+        for name in plan.candidates:
+            try:
+                yield from _parallel(_work, calls([name]), workers, backend)
+            except BrokenProcessPool:
+                yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
+
+    for name, block, outcomes, reason, spent in results():
         seconds[name] += spent
         if outcomes is None:
             if name not in failures:
-                log.error("candidate %s failed: %s", name, reason)
+                log.error("candidate %s failed on block %d: %s", name, block, reason)
                 progress.fail(name)
             # Blocks that were under way may fail too: the first one speaks, whatever the order of their ends.
-            failures[name] = min(failures.get(name, (block, reason)), (block, reason))
+            sentence = reason.splitlines()[0]
+            failures[name] = min(failures.get(name, (block, sentence)), (block, sentence))
         else:
             seen[name][block] = outcomes
             progress.advance(name, plan.count(block))
@@ -333,9 +343,8 @@ def _execute(
 
 
 def _check(plan: Plan, workers: int, rank_by: str) -> None:
-    for key, value in (("fiducials", plan.fiducials), ("samples", plan.samples), ("workers", workers)):
-        if value < 1:
-            raise UsageError(f"{key}={value}: at least one is needed")
+    if workers < 1:
+        raise UsageError(f"workers={workers}: at least one is needed")
     if not plan.candidates:
         raise UsageError("there are no candidates to score: the list is empty")
     if not plan.metrics:
@@ -355,7 +364,7 @@ def _check(plan: Plan, workers: int, rank_by: str) -> None:
 def _make_plan(
     task: Task,
     candidates: Mapping[str, Candidate],
-    metrics: Mapping[str, Metric] | None,
+    metrics: Mapping[str, Metric] | Sequence[str] | None,
     fiducials: int,
     samples: int,
     seed: int,
@@ -365,6 +374,11 @@ def _make_plan(
     controls: bool,
     name: str | None,
 ) -> Plan:
+    for key, value in (("fiducials", fiducials), ("samples", samples), ("seed", seed)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            raise UsageError(f"{key}={value!r}: a whole number is needed")
+        if key != "seed" and value < 1:
+            raise UsageError(f"{key}={value}: at least one is needed")
     if keep_samples and store is None:
         raise UsageError("keep_samples needs a store to keep them in")
     everyone = dict(candidates)
@@ -376,7 +390,7 @@ def _make_plan(
         name=name or type(task).__name__.lower(),
         task=task,
         candidates=everyone if candidates else {},
-        metrics=default_metrics() if metrics is None else metrics,
+        metrics=choose_metrics(metrics),
         fiducials=int(fiducials),
         samples=int(samples),
         seed=int(seed),
@@ -394,7 +408,7 @@ def run(
     fiducials: int = 1000,
     samples: int = 500,
     seed: int = 0,
-    metrics: Mapping[str, Metric] | None = None,
+    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
     rank_by: str = "tiers",
     workers: int = 1,
     backend: str = "loky",
@@ -413,7 +427,8 @@ def run(
         fiducials: The number of fiducials $L$.
         samples: The number of samples per fiducial $S$.
         seed: The seed: the same seed gives the same result for any number of workers.
-        metrics: The metrics by name; by default MIRA, the calibration test, TARP, SBC and the energy score.
+        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC and
+            the energy score.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         workers: The number of processes.
         backend: The joblib backend that runs them.
@@ -513,7 +528,7 @@ def estimate(
     fiducials: int = 1000,
     samples: int = 500,
     seed: int = 0,
-    metrics: Mapping[str, Metric] | None = None,
+    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
     workers: int = 1,
     keep_samples: bool = False,
     controls: bool = True,
@@ -545,7 +560,7 @@ def estimate(
         for block in ends:
             _, _, outcomes, reason, spent[block] = _work(plan, label, block, parts[block], scaling)
             if outcomes is None:
-                raise RunError(f"candidate {label!r} failed on block {block}: {reason}")
+                raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
         rest = plan.fiducials - plan.count(0)
         seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
         records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()

@@ -8,11 +8,11 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
-from .arrays import as_array, as_host, as_samples, as_truths
+from .arrays import as_array, as_host, as_samples, as_truths, refuse_non_finite
 from .errors import UsageError
 from .metric import Block, Metric
-from .metrics import default_metrics
-from .ranking import Standing
+from .metrics import choose_metrics
+from .ranking import RANKINGS, Standing
 from .ranks import available_threads
 from .result import Result
 from .run import observe, standing
@@ -26,7 +26,7 @@ def score(
     *,
     x: ArrayLike | None = None,
     names: Sequence[str] | None = None,
-    metrics: Mapping[str, Metric] | None = None,
+    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
     regions: int = 100,
     seed: int = 0,
     normalize: str = "auto",
@@ -43,7 +43,8 @@ def score(
         candidates: The samples of each candidate, with shape $(L, S, *event)$; $S$ may differ.
         x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
-        metrics: The metrics by name; by default MIRA, the calibration test, TARP, SBC and the energy score.
+        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC and
+            the energy score.
         regions: The number of regions per fiducial, for the default metrics.
         seed: The seed of centers, ties and tests.
         normalize: The scale of the distances for the default metrics, see `mira_bench.scaling`.
@@ -62,8 +63,12 @@ def score(
         [0.7, 0.6]
     """
 
+    if not isinstance(candidates, Mapping):
+        raise UsageError("candidates must be a mapping of names to samples, such as {'npe': samples}")
     if not candidates:
         raise UsageError("there are no candidates to score: the mapping is empty")
+    if rank_by not in RANKINGS:
+        raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
     raw = as_array(truths, "truths")
     y = as_truths(raw)
     event = tuple(raw.shape[1:])
@@ -80,7 +85,7 @@ def score(
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
 
-    chosen = default_metrics(regions, normalize) if metrics is None else dict(metrics)
+    chosen = choose_metrics(metrics, regions, normalize)
     pooled = None
     if any(getattr(m, "normalize", None) == "pooled" for m in chosen.values()):
         ranges = [sample_range(values) for values in samples.values()]
@@ -107,12 +112,8 @@ def score(
             x=None if observations is None else observations[rows],
             reference=None if exact is None else lambda: as_host(exact[rows]),
         )
-        if isinstance(values, np.ndarray) and not np.isfinite(values).all():
-            where = np.argwhere(~np.isfinite(values))[0]
-            raise UsageError(
-                f"candidate {name!r} is {values[tuple(where)]} at fiducial {rows.start + where[0]}, "
-                f"sample {where[1]}; finite numbers are needed"
-            )
+        if isinstance(values, np.ndarray):
+            refuse_non_finite(values, block.name, rows.start)
         return observe(block, chosen)
 
     pool = Parallel(n_jobs=threads or available_threads(), backend="threading")

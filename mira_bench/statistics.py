@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from .errors import UsageError
+
 FEW_FIDUCIALS = 30  # below, paired differences are tested by flipping their signs
 
 
@@ -34,6 +36,8 @@ def skewed_interval(values: NDArray[np.floating], stderr: float, level: float) -
         | On the Removal of Skewness by Transformation (Hall 1992)
     """
 
+    if not 0 < level < 1:
+        raise UsageError(f"level={level}: a level between 0 and 1 is needed, such as 0.95")
     x = np.asarray(values, np.float64)
     count, mean = len(x), float(x.mean())
     if count < 2:

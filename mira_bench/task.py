@@ -10,7 +10,7 @@ from .arrays import Array
 from .candidate import Posterior
 from .fiducials import Fiducials
 
-BLOCK = 100  # fiducials that are simulated and sampled together, unless the task says otherwise
+BLOCK = 32  # fiducials that are simulated and sampled together, unless the task says otherwise
 
 
 @runtime_checkable

@@ -61,7 +61,12 @@ def test_settings_reach_the_metric(elsewhere):
     ("arguments", "words"),
     [
         (["task=nope"], "gaussian"),
-        (["nonsense=1"], "nonsense"),
+        (["nonsense=1"], "there is no key 'nonsense'"),
+        (["+nonsense=1"], "there is no key 'nonsense'"),
+        (["fiducial=3"], "did you mean 'fiducials'"),
+        (["fiducials=abc"], "whole number"),
+        (["fiducials=2.5"], "whole number"),
+        (["workers=two"], "whole number"),
         (["candidates=[nobody]"], "there are: correct"),
         (["metrics=[vibes]"], "there are: mira"),
         (["candidates=[]"], "no candidates"),
@@ -103,7 +108,7 @@ def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     with pytest.warns(RuntimeWarning):
         code = main(["--config-dir", "conf", "task=broken", "out=here", "progress=false"])
     assert code == 1
-    assert "bad failed: candidate 'bad' gave nan" in capsys.readouterr().err
+    assert "bad failed: candidate 'bad': nan at fiducial 0, sample 0" in capsys.readouterr().err
     ranking = pd.read_csv(elsewhere / "here" / "ranking.csv").set_index("candidate")
     assert ranking.verdict["bad"] == "failed"
     assert ranking.verdict["good"] == "no miscalibration found"

@@ -142,12 +142,17 @@ def test_score_survives_what_users_do(rng):
         ({"a": samples}, {"x": np.zeros(3)}, "3 observations"),
         ({"a": samples}, {"names": ["m"]}, "1 names for 2 dimensions"),
         ({"a": samples}, {"groups": [0]}, "one label per fiducial"),
-        ({"a": np.where(np.arange(20)[:, None, None] == 7, np.nan, samples)}, {}, "'a' is nan at fiducial 7"),
+        ({"a": np.where(np.arange(20)[:, None, None] == 7, np.nan, samples)}, {}, "'a': nan at fiducial 7"),
     ]:
         with pytest.raises(mb.UsageError, match=words):
             mb.score(truths, candidates, **extra)
+    with pytest.raises(mb.UsageError, match="mapping of names"):
+        mb.score(truths, samples)
+    with pytest.raises(mb.UsageError, match="rank_by"):
+        mb.score(truths, {"a": samples}, rank_by="vibes")
     one = mb.score(truths[:1], {"a": samples[:1]})
-    assert one.ranking.verdict[0] != "failed"
+    assert (one.ranking.verdict[0], one.ranking.tier[0]) == ("too few fiducials", "-")
+    assert list(mb.score(truths, {"a": samples}, metrics=["sbc"]).summary.metric) == ["sbc"]
     single = mb.score(truths, {"a": samples[:, :1]})
     note = single.summary.query("metric == 'energy'").note.iloc[0]
     assert note.startswith("not computed")

@@ -71,6 +71,22 @@ def test_a_larger_run_extends_a_smaller_one(reference, tmp_path):
     pd.testing.assert_frame_equal(part, reference.scores, check_exact=True)
 
 
+def test_a_scale_that_needs_no_truths_extends_too(tmp_path):
+    from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate
+
+    metrics = {"mira": mb.Mira(regions=5, normalize="none"), "sbc": mb.Sbc()}
+    settings = {"samples": 10, "metrics": metrics, "controls": False, "store": tmp_path}
+    mb.run(Conjugate(), {"exact": ConjugateCandidate()}, fiducials=200, **settings)
+    before = {e.path for e in Store(tmp_path).entries()}
+    mb.run(Conjugate(), {"exact": ConjugateCandidate()}, fiducials=300, **settings)
+    new = [e for e in Store(tmp_path).entries() if e.path not in before]
+    assert {e.spec["block"] for e in new} == {2}
+
+
+def test_negative_seeds():
+    assert not mb.run(Toy(), CANDIDATES, **(SMALL | {"seed": -1, "metrics": None})).failures
+
+
 def test_seeds_and_names_matter(reference):
     other = mb.run(Toy(), CANDIDATES, seed=1, **SMALL)
     assert not np.array_equal(other.scores.value, reference.scores.value)
@@ -142,6 +158,8 @@ class Broken:
         shape = (len(x), count, 2)
         if self.how == "raise":
             raise RuntimeError("diverged")
+        if self.how == "die":
+            os._exit(3)
         if self.how == "few":
             return np.zeros((len(x), count - 1, 2))
         if self.how == "nan":
@@ -158,7 +176,7 @@ class Broken:
         ("raise", "RuntimeError: diverged"),
         ("build", "ImportError: no such network"),
         ("few", r"shape (100, 19, 2); (100, 20, 2) is needed"),
-        ("nan", "gave nan at fiducial 3, sample 1"),
+        ("nan", "candidate 'bad': nan at fiducial 3, sample 1"),
     ],
 )
 def test_failures_stay_with_their_candidate(reference, how, words, workers):
@@ -169,6 +187,13 @@ def test_failures_stay_with_their_candidate(reference, how, words, workers):
     good = result.scores[result.scores.candidate != "bad"].reset_index(drop=True)
     pd.testing.assert_frame_equal(good, reference.scores, check_exact=True)
     assert result.summary[result.summary.candidate == "bad"].note.str.startswith("failed").all()
+
+
+def test_a_worker_that_dies_takes_only_its_candidate_with_it(reference):
+    result = mb.run(Toy(), CANDIDATES | {"bad": Broken("die")}, workers=2, **SMALL)
+    assert "its worker process died" in result.failures["bad"]
+    good = result.scores[result.scores.candidate != "bad"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(good, reference.scores, check_exact=True)
 
 
 def test_a_failed_candidate_gets_no_further_blocks(monkeypatch):
@@ -196,7 +221,7 @@ class BadTask:
 
 @pytest.mark.parametrize(
     ("how", "words"),
-    [("raise", "ZeroDivisionError: no photons"), ("few", "9 fiducials where 10"), ("nan", r"inf at index \(2, 1\)")],
+    [("raise", "ZeroDivisionError: no photons"), ("few", "9 fiducials where 10"), ("nan", "inf at fiducial 2")],
 )
 def test_a_bad_task_is_one_sentence(how, words):
     with pytest.raises((mb.RunError, mb.UsageError), match=words):
@@ -219,6 +244,10 @@ def test_a_skipped_candidate_says_why():
         ({"fiducials": 0}, "fiducials=0"),
         ({"samples": -1}, "samples=-1"),
         ({"workers": 0}, "workers=0"),
+        ({"fiducials": 2.5}, "whole number"),
+        ({"seed": "one"}, "seed='one'"),
+        ({"metrics": ["vibes"]}, "there are: mira"),
+        ({"workers": 2, "backend": "vibes"}, "backend='vibes'"),
         ({"metrics": {}}, "no metrics"),
         ({"rank_by": "vibes"}, "rank_by"),
         ({"device": "warp"}, "device='warp'"),

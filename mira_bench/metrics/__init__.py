@@ -6,6 +6,7 @@ __all__ = [
     "Mira",
     "Sbc",
     "Tarp",
+    "choose_metrics",
     "default_metrics",
     "energy_score",
     "mira",
@@ -13,6 +14,9 @@ __all__ = [
     "tarp",
 ]
 
+from collections.abc import Mapping, Sequence
+
+from ..errors import UsageError
 from ..metric import Metric
 from .calibration import Calibration
 from .energy import Energy, energy_score
@@ -31,3 +35,18 @@ def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Me
         "sbc": Sbc(),
         "energy": Energy(normalize=normalize),
     }
+
+
+def choose_metrics(
+    metrics: Mapping[str, Metric] | Sequence[str] | None, regions: int = 100, normalize: str = "auto"
+) -> dict[str, Metric]:
+    r"""Returns the metrics that a user asks for: all default ones, some of them by name, or metrics of their own."""
+
+    if isinstance(metrics, Mapping):
+        return dict(metrics)
+    known = default_metrics(regions, normalize)
+    names = list(known) if metrics is None else [metrics] if isinstance(metrics, str) else list(metrics)
+    for name in names:
+        if name not in known:
+            raise UsageError(f"metric {name!r} does not exist; there are: {', '.join(known)}")
+    return {name: known[name] for name in names}

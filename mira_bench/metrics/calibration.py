@@ -16,6 +16,7 @@ from ..errors import UsageError
 from ..metric import Block, Record, Scores
 from ..players import WIDTHS, feature_names, marginal_axes, play, width_effects
 from ..scaling import Scaling
+from ..streams import generator
 
 EFFECT_FIDUCIALS = 32  # the detectable width is estimated on the first ones
 LEVEL = 0.01
@@ -35,12 +36,14 @@ class CalibrationResult:
         variance: The null variance of the features' sums, $(F,)$.
         null: Null draws of the features' sums, $(B, F)$.
         effects: The mean change of the features for candidates stretched by `WIDTHS`, $(W, F)$.
+        projected: Whether the marginals are random projections, because there are too many dimensions.
     """
 
     observed: NDArray[np.float64]
     variance: NDArray[np.float64]
     null: NDArray[np.float64]
     effects: NDArray[np.float64]
+    projected: bool = False
 
     @property
     def names(self) -> list[tuple[str, int]]:
@@ -75,6 +78,12 @@ class CalibrationResult:
         worst = int(np.abs(self.z).argmax())
         return (*self.names[worst], float(self.z[worst]))
 
+    def where(self, marginal: int, names: list[str] | None = None) -> str:
+        r"""Names a marginal: the parameter, or the number of the random projection."""
+        if self.projected:
+            return f"projection {marginal}"
+        return f"dimension {marginal}" if names is None else names[marginal]
+
     def worst(self, *kinds: str) -> tuple[float, int]:
         r"""Returns the largest deviation (with its sign) among kinds of features, and its marginal."""
         rows = [i for i, (kind, _) in enumerate(self.names) if kind in kinds]
@@ -88,7 +97,7 @@ class CalibrationResult:
         chance; this test does not take that for a shift.
 
         Returns:
-            The p-value corrected for all of them, the correlation that it found, and its marginal.
+            The p-value corrected for all of them, the effect (mean over standard deviation), and its marginal.
         """
         rows = [i for i, (kind, _) in enumerate(self.names) if kind in ("location", "trend")]
         count = len(self.observed)
@@ -159,7 +168,7 @@ class Calibration:
         if values.shape[1] > 2:
             for l in chosen:
                 low, width = (rows[0] for rows in ruler.rows(slice(l, l + 1)))
-                rng = np.random.default_rng([block.seed, int(index[l])])
+                rng = generator(block.seed, "width effects", int(index[l]))
                 scaled = (as_host(values[l]) - low) / width
                 effects += width_effects(scaled, centers.draw(index[l : l + 1])[0], axes, rng)
         return {
@@ -168,6 +177,7 @@ class Calibration:
             "null": result.null,
             "effects": effects,
             "effects_count": np.array(len(chosen)),
+            "projected": np.array(len(axes) < dim),
         }
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
@@ -178,9 +188,10 @@ class Calibration:
             total["variance"],
             total["null"],
             total["effects"] / max(count, 1),
+            bool(records[0]["projected"]),
         )
         kind, marginal, z = result.spoke
-        where = f" of marginal {marginal}" if marginal >= 0 else ""
+        where = f" of {result.where(marginal)}" if marginal >= 0 else ""
         return Scores(
             score=abs(z),
             pvalue=result.pvalue,

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
-from ..arrays import Array, as_host
+from ..arrays import Array, as_host, refuse_non_finite
 from ..errors import UsageError
 from ..metric import Block, Record, Scores, whole_block
 from ..scaling import Scale, Scaling
@@ -104,6 +104,7 @@ def _energies(truths: NDArray[np.float64], samples: Array, scale: Scale, seed: i
     for l, truth in enumerate(truths):
         width = scale.rows(slice(l, l + 1))[1][0]
         values = (as_host(samples[l]) - truth) / width
+        refuse_non_finite(values[None], name, l)
         out[l] = _energy(values, lags)
     return out
 

@@ -2,7 +2,7 @@ r"""TARP: expected coverage of balls around random points (Lemos et al. 2023), o
 
 __all__ = ["Tarp", "TarpResult", "tarp"]
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -31,7 +31,7 @@ class TarpResult:
         confidence: The level of the band between `lower` and `upper`.
     """
 
-    ranks: NDArray[np.int32]
+    ranks: NDArray[np.int32] = field(repr=False)
     samples: int
     seed: int = 0
     confidence: float = 0.95

@@ -62,18 +62,20 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> 
     axes.axhspan(e - null.paper_band, e + null.paper_band, color="#DDDDDD", lw=0, label=r"paper's band")
     axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=r"exact null, $\pm 1 \sigma$")
     axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
-    axes.axhline(0.5, color="gray", ls="--", lw=1)
+    axes.axhline(0.5, color="gray", ls="--", lw=1, label="lower bound, 1/2")
     for i, s in enumerate(scored):
         assert s.mira is not None
         marker = "o" if s.role == "candidate" else "D"
+        if s.mira.samples != null.samples:
+            axes.hlines(s.mira.expected, i - 0.3, i + 0.3, color="black", ls="--", lw=1)
         axes.errorbar(i, s.mira.score, s.mira.stderr, fmt=marker, color=colors[s.name], capsize=4, ms=6, zorder=3)
     axes.set_xticks(range(len(scored)), [s.name for s in scored])
     axes.set_xlim(-0.5, len(scored) - 0.5)
     low = min(0.5, *(s.mira.score for s in scored if s.mira))
     high = max(e, *(s.mira.score for s in scored if s.mira))
-    axes.set_ylim(low - 0.02, max(high + 0.03, e + 1.3 * null.paper_band))
+    axes.set_ylim(low - 0.045, max(high + 0.03, e + 1.3 * null.paper_band))
     axes.set_ylabel("MIRA score")
-    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=3)
+    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=4)
 
 
 def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:

@@ -53,7 +53,8 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
         "σ": lambda r: _number(r.mira_sigmas, "+.1f"),
         "by MIRA": lambda r: str(int(r.mira_rank)) if _known(r.mira_rank) else DASH,
         "tier": lambda r: r.tier,
-        "cal. p": lambda r: _p(r.calibration_p),
+        # The test has a thousand draws, observed one included: it cannot say less.
+        "cal. p": lambda r: _p(r.calibration_p) if not r.calibration_p <= 0.001 else "≤0.001",
         "energy": lambda r: _pm(r.energy, r.energy_stderr),
         "skill": lambda r: _number(r.skill, ".3f"),
         "tied": lambda r: r.tied,
@@ -91,21 +92,25 @@ def _latex(table: pd.DataFrame) -> str:
 def explanation(result: "Result") -> str:
     r"""What a reader of the ranking must know, in a few lines."""
 
-    first = next((s.mira for s in result.standings if s.mira is not None), None)
-    lines = [f"Ranked by {result.rank_by}."]
-    if first is not None:
+    lines = []
+    scored = [s.mira for s in result.standings if s.mira is not None]
+    if scored:
+        first = scored[0]
         fiducials, regions = first.ranks.shape
-        lines = [
-            f"{fiducials} fiducials, {first.samples} samples, {regions} regions, normalize={first.normalize}. "
-            f"A perfect candidate scores {first.expected:.4f} ± {first.null_stderr:.4f} "
-            f"(the paper's band: ± {first.paper_band:.4f}).",
-            f"σ: MIRA's deviation from that in null standard deviations. Ranked by {result.rank_by}"
-            + (
-                ": A no miscalibration found, B miscalibrated, C no information; then by energy score."
-                if result.rank_by == "tiers"
-                else ": the distance of MIRA from its expectation, the paper's order."
-            ),
-        ]
+        counts = sorted({mira.samples for mira in scored})
+        each = "" if len(counts) == 1 else " (each candidate has its own S and is compared with its own expectation)"
+        lines.append(
+            f"{fiducials} fiducials, {' to '.join(map(str, sorted({counts[0], counts[-1]})))} samples, "
+            f"{regions} regions, normalize={first.normalize}. A perfect candidate scores {first.expected:.4f} "
+            f"± {first.null_stderr:.4f}{each}; the paper's band: ± {first.paper_band:.4f}. "
+            "σ: MIRA's deviation from that in null standard deviations."
+        )
+    tiers = result.rank_by == "tiers" and (result.ranking["tier"] != "-").any()
+    lines.append(
+        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no information; then by energy score."
+        if tiers
+        else "Ranked by the distance of MIRA from its expectation, the paper's order."
+    )
     return "\n".join(lines)
 
 

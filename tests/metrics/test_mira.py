@@ -232,7 +232,7 @@ def test_one_fiducial(rng):
         (np.zeros((3, 2)), np.zeros((3, 0, 2)), "no samples"),
         (np.zeros((0, 2)), np.zeros((0, 5, 2)), "at least one fiducial"),
         (np.zeros((3, 0)), np.zeros((3, 5, 0)), "size zero"),
-        (np.full((3, 2), np.nan), np.zeros((3, 5, 2)), "truths is nan at index"),
+        (np.full((3, 2), np.nan), np.zeros((3, 5, 2)), "truths: nan at fiducial 0"),
         (np.zeros((3, 2)), np.array([["a"]]), "real numbers"),
         ([[1.0], [2.0, 3.0]], np.zeros((2, 5, 1)), "rectangular"),
         (np.zeros((3, 2), complex), np.zeros((3, 5, 2)), "real numbers"),
@@ -248,6 +248,16 @@ def test_bad_settings_are_named(rng):
     for setting in ({"regions": 0}, {"reference": "one"}, {"scale": "x"}, {"groups": [1, 2]}):
         with pytest.raises(mb.UsageError, match=next(iter(setting))):
             mb.mira(*pair, **setting)
+
+
+def test_all_metrics_refuse_what_is_not_finite(rng):
+    truths, samples = perfect(rng, 12, 5, 2)
+    samples[3, 1, 0] = np.nan
+    for metric in (mb.mira, mb.tarp, mb.sbc, mb.energy_score):
+        with pytest.raises(mb.UsageError, match="fiducial 3, sample 1"):
+            metric(truths, samples)
+    with pytest.raises(mb.UsageError, match="level=95"):
+        mb.mira(truths, rng.normal(size=(12, 5, 2))).interval(95)
 
 
 def test_integer_and_constant_input(rng):
