@@ -10,29 +10,40 @@ Example:
 
 __all__ = [
     "Block",
+    "C2st",
     "Calibration",
     "Candidate",
     "Energy",
     "Fiducials",
     "Metric",
     "Mira",
+    "Mmd",
     "Posterior",
+    "Pqmass",
     "Result",
     "RunError",
     "Sbc",
     "Scores",
+    "SlicedWasserstein",
     "Tarp",
     "Task",
+    "TwoSampleResult",
     "UsageError",
+    "Wasserstein",
     "__version__",
+    "c2st",
     "energy_score",
     "mira",
+    "mmd",
+    "pqmass",
     "rank",
     "run",
     "sbc",
     "score",
+    "sliced_wasserstein",
     "tarp",
     "theory",
+    "wasserstein",
 ]
 
 from pathlib import Path as _Path
@@ -46,7 +57,28 @@ from .candidate import Candidate, Posterior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores
-from .metrics import Calibration, Energy, Mira, Sbc, Tarp, energy_score, mira, sbc, tarp
+from .metrics import (
+    C2st,
+    Calibration,
+    Energy,
+    Mira,
+    Mmd,
+    Pqmass,
+    Sbc,
+    SlicedWasserstein,
+    Tarp,
+    TwoSampleResult,
+    Wasserstein,
+    c2st,
+    energy_score,
+    mira,
+    mmd,
+    pqmass,
+    sbc,
+    sliced_wasserstein,
+    tarp,
+    wasserstein,
+)
 from .metrics.mira import theory
 from .ranking import rank
 from .result import Result

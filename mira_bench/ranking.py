@@ -34,8 +34,8 @@ SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks move
 
 COLUMNS = [
     "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
-    "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "tarp_deviation", "sbc_p", "verdict",
-    "evidence",
+    "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "tarp_deviation", "sbc_p", "c2st",
+    "mmd", "verdict", "evidence",
 ]  # fmt: skip
 
 
@@ -216,6 +216,8 @@ def rank(
         for column, metric, attribute in (
             ("tarp_deviation", "tarp", "score"),
             ("sbc_p", "sbc", "pvalue"),
+            ("c2st", "c2st", "score"),
+            ("mmd", "mmd", "score"),
         ):
             if metric in standing.scores:
                 row[column] = getattr(standing.scores[metric], attribute)

@@ -427,8 +427,8 @@ def run(
         fiducials: The number of fiducials $L$.
         samples: The number of samples per fiducial $S$.
         seed: The seed: the same seed gives the same result for any number of workers.
-        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC and
-            the energy score.
+        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
+            energy score, C2ST and MMD.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         workers: The number of processes.
         backend: The joblib backend that runs them.

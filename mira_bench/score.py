@@ -43,8 +43,8 @@ def score(
         candidates: The samples of each candidate, with shape $(L, S, *event)$; $S$ may differ.
         x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
-        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC and
-            the energy score.
+        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
+            energy score, C2ST and MMD.
         regions: The number of regions per fiducial, for the default metrics.
         seed: The seed of centers, ties and tests.
         normalize: The scale of the distances for the default metrics, see `mira_bench.scaling`.

@@ -11,7 +11,7 @@ from hydra.utils import instantiate
 
 from mira_bench.cli import _configs, main
 
-SMALL = ["fiducials=120", "samples=20", "regions=10", "progress=false"]
+SMALL = ["fiducials=120", "samples=20", "regions=10", "metric.c2st.trees=2", "progress=false"]
 
 
 @pytest.fixture(autouse=True)
@@ -106,7 +106,7 @@ def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     (elsewhere / "conf" / "task").mkdir(parents=True)
     (elsewhere / "conf" / "task" / "broken.yaml").write_text(BROKEN)
     with pytest.warns(RuntimeWarning):
-        code = main(["--config-dir", "conf", "task=broken", "out=here", "progress=false"])
+        code = main(["--config-dir", "conf", "task=broken", "out=here", "metric.c2st.trees=2", "progress=false"])
     assert code == 1
     assert "bad failed: candidate 'bad': nan at fiducial 0, sample 0" in capsys.readouterr().err
     ranking = pd.read_csv(elsewhere / "here" / "ranking.csv").set_index("candidate")
@@ -156,7 +156,8 @@ def test_multirun(elsewhere):
 
 @pytest.mark.parametrize("task", _configs("task"))
 def test_every_task_config_composes_and_runs(task):
-    assert main([f"task={task}", "fiducials=12", "samples=8", "regions=4", "out=here", "progress=false"]) == 0
+    few = ["fiducials=12", "samples=8", "regions=4", "metric.c2st.trees=2"]
+    assert main([f"task={task}", *few, f"metrics=[{','.join(_configs('metric'))}]", "out=here", "progress=false"]) == 0
 
 
 @pytest.mark.parametrize("experiment", _configs("experiment"))

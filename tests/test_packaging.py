@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-RUN = ["-m", "mira_bench", "fiducials=20", "samples=8", "regions=4", "progress=false", "out=here"]
+RUN = [
+    "-m", "mira_bench", "fiducials=20", "samples=8", "regions=4", "metric.c2st.trees=2", "progress=false", "out=here",
+]  # fmt: skip
 
 
 def call(arguments, folder, **environment):

@@ -7,6 +7,7 @@ from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate, Toy, ToyCan
 from omegaconf import OmegaConf
 
 import mira_bench as mb
+from mira_bench.metrics import default_metrics
 from mira_bench.ranking import COLUMNS, Standing
 from mira_bench.statistics import holm, paired_pvalue
 
@@ -19,7 +20,8 @@ def toy():
         "underconfident": ToyCandidate(variance=2.0),
         "biased": ToyCandidate(bias=5.0),
     }
-    return mb.run(Toy(), candidates, fiducials=500, samples=200, name="gaussian")
+    metrics = default_metrics() | {"c2st": mb.C2st(fiducials=2, trees=5)}
+    return mb.run(Toy(), candidates, fiducials=500, samples=200, metrics=metrics, name="gaussian")
 
 
 def test_the_four_verdicts(toy):
@@ -54,7 +56,8 @@ def test_the_tables(toy):
     assert list(toy.summary.columns) == [
         "task", "candidate", "metric", "score", "stderr", "expected", "pvalue", "note",
     ]  # fmt: skip
-    assert len(toy.summary) == 6 * 5
+    assert len(toy.summary) == 6 * 7
+    assert toy.ranking[["c2st", "mmd"]].notna().all(axis=None)
     mira = toy.scores.query("candidate == 'correct' and metric == 'mira'")
     assert len(mira) == 500
     row = toy.summary.query("candidate == 'correct' and metric == 'mira'").iloc[0]
@@ -67,9 +70,9 @@ def test_mira_alone_is_fooled_and_the_tiers_are_not():
     text = (resources.files("mira_bench.configs") / "task" / "conjugate.yaml").read_text()
     config = OmegaConf.create(text).candidates.wide_shifted
     candidate = ConjugateCandidate(width=config.width, shift=config.shift)
-    result = mb.run(
-        Conjugate(), {"exact": ConjugateCandidate(), "wide_shifted": candidate}, fiducials=3000, samples=100
-    )
+    metrics = {name: metric for name, metric in default_metrics().items() if name != "c2st"}
+    candidates = {"exact": ConjugateCandidate(), "wide_shifted": candidate}
+    result = mb.run(Conjugate(), candidates, fiducials=3000, samples=100, metrics=metrics)
     table = result.ranking.set_index("candidate")
     assert abs(table.mira_sigmas["wide_shifted"]) < 4
     assert table.verdict["wide_shifted"] == "shifted"

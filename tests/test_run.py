@@ -113,9 +113,13 @@ def test_streaming_equals_scoring_the_arrays(tmp_path):
     for entry in store.entries():
         if entry.spec["kind"] in ("samples", "fiducials"):
             blocks[entry.spec["kind"], entry.spec["block"]] = store.get(entry.spec)
-    truths = np.concatenate([blocks["fiducials", b]["y"] for b in range(3)])[:230]
+    truths, x = (np.concatenate([blocks["fiducials", b][key] for b in range(3)])[:230] for key in "yx")
     samples = np.concatenate([blocks["samples", b]["values"] for b in range(3)])[:230]
-    arrays = mb.score(truths, {"narrow": samples})
+    drawn = [
+        task.exact_posterior().sample(blocks["fiducials", b]["x"], 30, generator(0, "reference", "conjugate", b))
+        for b in range(3)
+    ]
+    arrays = mb.score(truths, {"narrow": samples}, x=x, reference=np.concatenate(drawn)[:230])
     pd.testing.assert_frame_equal(
         arrays.summary.drop(columns="task"), streamed.summary.drop(columns="task"), check_exact=True
     )

@@ -1,28 +1,45 @@
-r"""The metrics: each a function of `(truths, samples)` and a thin object for the runner."""
+r"""The metrics: each a function of `(truths, samples)`, or of two sets of samples, and a thin object for the runner."""
 
 __all__ = [
+    "C2st",
     "Calibration",
     "Energy",
     "Mira",
+    "Mmd",
+    "Pqmass",
     "Sbc",
+    "SlicedWasserstein",
     "Tarp",
+    "TwoSample",
+    "TwoSampleResult",
+    "Wasserstein",
+    "c2st",
     "choose_metrics",
     "default_metrics",
     "energy_score",
     "mira",
+    "mmd",
+    "pqmass",
     "sbc",
+    "sliced_wasserstein",
     "tarp",
+    "wasserstein",
 ]
 
 from collections.abc import Mapping, Sequence
 
 from ..errors import UsageError
 from ..metric import Metric
+from .c2st import C2st, c2st
 from .calibration import Calibration
 from .energy import Energy, energy_score
 from .mira import Mira, mira
+from .mmd import Mmd, mmd
+from .pqmass import Pqmass, pqmass
 from .sbc import Sbc, sbc
 from .tarp import Tarp, tarp
+from .two_sample import TwoSample, TwoSampleResult
+from .wasserstein import SlicedWasserstein, Wasserstein, sliced_wasserstein, wasserstein
 
 
 def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric]:
@@ -34,6 +51,8 @@ def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Me
         "tarp": Tarp(regions=regions, normalize=normalize),
         "sbc": Sbc(),
         "energy": Energy(normalize=normalize),
+        "c2st": C2st(normalize=normalize),
+        "mmd": Mmd(normalize=normalize),
     }
 
 

@@ -60,6 +60,8 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
         "tied": lambda r: r.tied,
         "TARP": lambda r: _number(r.tarp_deviation, ".3f"),
         "SBC p": lambda r: _p(r.sbc_p),
+        "C2ST": lambda r: _number(r.c2st, ".3f"),
+        "MMD": lambda r: _number(r.mmd, ".4f"),
         "verdict": lambda r: r.verdict,
         "evidence": lambda r: r.evidence,
     }
@@ -147,7 +149,7 @@ def console(result: "Result", width: int) -> "Table":
     shown = shown if narrow is None else shown[[*narrow, "evidence"]]
     for title in shown.columns:
         if title != "evidence":
-            right = title in ("MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "TARP", "SBC p")
+            right = title in ("MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "TARP", "SBC p", "C2ST", "MMD")
             table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdict")
     candidates = result.ranking["role"] == "candidate"
     for i, row in enumerate(shown.itertuples(index=False)):

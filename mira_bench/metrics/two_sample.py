@@ -1,0 +1,258 @@
+r"""What the two-sample metrics share: how two sets of samples are checked, and which sets the runner compares.
+
+A two-sample metric compares two sets of samples. A benchmark has two ways to offer it such sets:
+
+- `"posterior"`: for each of the first fiducials, the candidate's samples against those of a reference posterior. The
+  score is the mean over these fiducials.
+- `"joint"`: without a reference, the rows $(x, y^*)$ against $(x, y)$, with one sample $y$ of the candidate for each
+  fiducial. Both are draws of the same joint distribution if the candidate is right. The two rows of a fiducial share
+  their $x$, so they are exchangeable as a pair, and tests swap them within the pair.
+
+`"auto"` is the first where there is a reference, else the second.
+"""
+
+__all__ = ["TwoSample", "TwoSampleResult", "as_sets", "tail"]
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
+from ..errors import UsageError
+from ..metric import MISSING, Block, Record, Scores
+from ..scaling import Scaling
+from ..statistics import mean_stderr
+from ..streams import fiducial_keys, generator, uniforms
+
+AGAINST = ("auto", "posterior", "joint")
+DIRECTIONS = 32  # an observation of more dimensions is seen through so many random projections
+
+
+@dataclass(frozen=True)
+class TwoSampleResult:
+    r"""What a two-sample metric says about two sets of samples.
+
+    Arguments:
+        score: The statistic; larger is worse.
+        stderr: Its standard error.
+        expected: Its expectation if both sets are from one distribution, where it is known.
+        pvalue: The p-value of that, against a score that is too large.
+    """
+
+    score: float
+    stderr: float = math.nan
+    expected: float = math.nan
+    pvalue: float = math.nan
+
+
+def as_sets(
+    a: object, b: object, metric: str, least: int, paired: bool = False
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Returns two sets of samples $(n, *event)$ and $(m, *event)$ as finite float64 arrays $(n, d)$ and $(m, d)$.
+
+    Arguments:
+        a: The first set.
+        b: The second set.
+        metric: The metric that needs them, for the error.
+        least: The smallest number of samples that it can do with.
+        paired: Whether row $i$ of one set belongs to row $i$ of the other.
+    """
+
+    sets, events = [], []
+    for name, values in (("a", a), ("b", b)):
+        array = as_array(values, name)
+        array = as_host(array.detach() if is_device_tensor(array) else array)
+        if array.ndim == 0 or len(array) < least:
+            count = 0 if array.ndim == 0 else len(array)
+            raise UsageError(f"{name} has {count} samples; {metric} needs at least {least}")
+        events.append(array.shape[1:])
+        array = flat(array, 1)
+        if array.shape[1] == 0:
+            raise UsageError(f"{name} has an event of size zero: there is nothing to compare")
+        refuse_non_finite(array, name)
+        sets.append(array)
+    if events[0] != events[1]:
+        raise UsageError(f"the samples of a have the event shape {events[0]}, those of b {events[1]}")
+    if paired and len(sets[0]) != len(sets[1]):
+        raise UsageError(f"paired sets need the same size; a has {len(sets[0])} samples and b {len(sets[1])}")
+    return sets[0], sets[1]
+
+
+def tail(score: float, null: NDArray[np.float64]) -> float:
+    r"""Returns the p-value of a score among null draws: the share that is at least as large, itself included."""
+
+    if len(null) == 0:
+        return math.nan
+    # Sums in another order must not decide ties.
+    return float((1 + np.count_nonzero(null >= score - 1e-12 * max(abs(score), 1.0))) / (1 + len(null)))
+
+
+@dataclass(frozen=True)
+class TwoSample(ABC):
+    r"""The base of the two-sample metrics of the runner: a subclass only compares two sets.
+
+    All numbers are settings, and none is measured while it runs: a second run gives the same bits.
+
+    Arguments:
+        against: `"posterior"`, `"joint"` or `"auto"`.
+        fiducials: How many fiducials are compared with a reference posterior: the first ones, so that the score does
+            not depend on the length of the run.
+        most_samples: The most samples of a fiducial that are used on each side, drawn without replacement.
+        pairs: How many fiducials are used in joint mode: the first ones again.
+        normalize: The scale of $y$. In joint mode $x$ is z-scored, and weighted such that it has the total variance of
+            a $y$ that is uniform over its scale.
+    """
+
+    against: str = "auto"
+    fiducials: int = 32
+    most_samples: int = 500
+    pairs: int = 1000
+    normalize: str = "auto"
+
+    name = ""
+    version = 1
+
+    def __post_init__(self) -> None:
+        if self.against not in AGAINST:
+            raise UsageError(f"against={self.against!r} is not one of {', '.join(AGAINST)}")
+        for key in ("fiducials", "most_samples", "pairs"):
+            if getattr(self, key) < 1:
+                raise UsageError(f"{key}={getattr(self, key)}: at least one is needed")
+
+    @property
+    def least(self) -> int:
+        r"""The smallest number of samples that can be compared."""
+        return 2
+
+    @abstractmethod
+    def compare(self, a: NDArray[np.float64], b: NDArray[np.float64], seed: int, paired: bool) -> TwoSampleResult:
+        r"""Compares the sets $a$ (the candidate's) and $b$."""
+
+    def observe(self, block: Block) -> Record:
+        if self.against == "joint" or (self.against == "auto" and block.reference is None):
+            return self._observe_joint(block)
+        if block.reference is None:
+            raise UsageError(MISSING["reference"])
+        return self._observe_posterior(block, block.reference)
+
+    def _observe_posterior(self, block: Block, draw: Callable[[], NDArray]) -> Record:
+        chosen = np.flatnonzero(block.index < self.fiducials)
+        found = np.empty((len(chosen), 2))
+        sizes = np.zeros(2, np.int64)
+        if len(chosen):
+            reference = draw()
+            ruler = block.scale(self.normalize)
+            keys = fiducial_keys(block.seed, self.name, block.index)
+        for row, l in enumerate(chosen):
+            rng = generator(int(keys[l]), "subset")
+            sets = []
+            for values, name in ((block.samples[l], block.name), (reference[l], "the reference posterior")):
+                values = self._subset(as_host(values), name, rng)
+                sets.append(ruler.apply(values[None], slice(l, l + 1))[0])
+            result = self.compare(sets[0], sets[1], int(keys[l]), False)
+            found[row] = result.score, result.expected
+            sizes[:] = len(sets[0]), len(sets[1])
+        return {"score": found[:, 0], "expected": found[:, 1], "sizes": sizes}
+
+    def _subset(self, values: NDArray[np.float64], name: str, rng: np.random.Generator) -> NDArray[np.float64]:
+        refuse_non_finite(values, name)
+        count = min(len(values), self.most_samples)
+        if count < self.least:
+            raise UsageError(f"{name} has {count} samples per fiducial; {self.name} needs at least {self.least}")
+        return values[np.sort(rng.choice(len(values), count, replace=False))]
+
+    def _observe_joint(self, block: Block) -> Record:
+        rows = np.flatnonzero(block.index < self.pairs)
+        index, size = block.index[rows], block.samples.shape[1]
+        chosen = (uniforms(fiducial_keys(block.seed, "joint draw", index), 1)[:, 0] * np.float64(size)).astype(int)
+        draws = [as_host(block.samples[l][j]) for l, j in zip(rows, chosen, strict=True)]
+        drawn = np.stack(draws) if draws else np.empty((0, block.truths.shape[1]))
+        refuse_non_finite(drawn, block.name)
+        ruler = block.scale(self.normalize)
+        low, width = (v if len(v) == 1 else v[rows] for v in (ruler.low, ruler.width))
+        record = {
+            "truth": (block.truths[rows] - low) / width,
+            "draw": (drawn - low) / width,
+            "seed": np.array(block.seed),
+            "shared": np.array(block.groups is not None),
+        }
+        if block.x is not None:
+            record |= _observations(block.x[: len(block.index)], block.seed, rows)
+        return record
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        try:
+            if "truth" in records[0]:
+                return self._reduce_joint(records, scaling)
+            return self._reduce_posterior(records, scaling)
+        except UsageError as error:
+            return Scores(note=f"not computed: {error}")
+
+    def _reduce_posterior(self, records: list[Record], scaling: Scaling) -> Scores:
+        scores, expected = (np.concatenate([r[key] for r in records]) for key in ("score", "expected"))
+        mean, stderr = mean_stderr(scores)
+        size = " and ".join(str(n) for n in sorted(set(records[0]["sizes"].tolist())))
+        count = f"{len(scores)} fiducials" if len(scores) > 1 else "1 fiducial"
+        note = f"against the reference posterior: {count}, {size} samples per side; "
+        return Scores(
+            score=mean,
+            stderr=stderr,
+            expected=float(expected.mean()),
+            pvalue=_excess_pvalue(scores - expected),
+            note=note + f"normalize={scaling.resolve(self.normalize)}",
+            per_fiducial=scores,
+        )
+
+    def _reduce_joint(self, records: list[Record], scaling: Scaling) -> Scores:
+        truth, draw = (np.concatenate([r[key] for r in records]) for key in ("truth", "draw"))
+        count, dim = truth.shape
+        if count < self.least:
+            raise UsageError(f"there are {count} fiducials; {self.name} without a reference needs {self.least}")
+        what = "y* against a draw, without observations"
+        if "x" in records[0]:
+            x = np.concatenate([r["x"] for r in records])
+            spread = x.std(axis=0)
+            x = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0) * math.sqrt(dim / 12 / x.shape[1])
+            truth, draw = np.concatenate([x, truth], axis=1), np.concatenate([x, draw], axis=1)
+            full = int(records[0]["x_size"])
+            seen = f" ({x.shape[1]} projections of x)" if full > x.shape[1] else ""
+            what = f"(x, y*) against (x, draw){seen}"
+        result = self.compare(draw, truth, int(records[0]["seed"]), True)
+        note = f"joint: {what}, {count} fiducials, one draw each; normalize={scaling.resolve(self.normalize)}"
+        if records[0]["shared"]:
+            note += "; fiducials share samples: p-value approximate"
+        return Scores(
+            score=result.score,
+            stderr=result.stderr,
+            expected=result.expected,
+            pvalue=result.pvalue,
+            note=note,
+            result=result,
+        )
+
+
+def _observations(x: Array, seed: int, rows: NDArray[np.integer]) -> Record:
+    r"""The observations of some fiducials, projected if they are large: images would fill the store."""
+    values = flat(as_host(x), 1)[rows]
+    refuse_non_finite(values, "x")
+    size = values.shape[1]
+    if size > DIRECTIONS:
+        directions = generator(seed, "joint projection").standard_normal((size, DIRECTIONS)) / math.sqrt(size)
+        values = np.einsum("ld,dk->lk", values, directions)  # without BLAS, whose bits depend on its threads
+    # No observation at all is the same for everyone, and says nothing.
+    return {"x": values, "x_size": np.array(size)} if size else {}
+
+
+def _excess_pvalue(excess: NDArray[np.float64]) -> float:
+    r"""One-sided Student's t-test of the mean excess over the expectation."""
+    if len(excess) < 2 or np.isnan(excess).any():
+        return math.nan
+    mean, stderr = mean_stderr(excess)
+    if stderr <= 1e-12 * abs(mean) or stderr == 0:
+        return 0.0 if mean > 0 else 1.0
+    return float(stats.t.sf(mean / stderr, len(excess) - 1))
