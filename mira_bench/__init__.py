@@ -13,7 +13,10 @@ __all__ = [
     "Calibration",
     "Candidate",
     "Energy",
+    "Evidence",
     "Fiducials",
+    "Hpd",
+    "Lc2st",
     "Metric",
     "Mira",
     "Posterior",
@@ -26,7 +29,11 @@ __all__ = [
     "UsageError",
     "__version__",
     "energy_score",
+    "hpd_coverage",
+    "lc2st",
+    "log_bayes_factor",
     "mira",
+    "plan",
     "rank",
     "run",
     "sbc",
@@ -45,7 +52,24 @@ from .candidate import Candidate, Posterior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores
-from .metrics import Calibration, Energy, Mira, Sbc, Tarp, energy_score, mira, sbc, tarp
+from .metrics import (
+    Calibration,
+    Energy,
+    Evidence,
+    Hpd,
+    Lc2st,
+    Mira,
+    Sbc,
+    Tarp,
+    energy_score,
+    hpd_coverage,
+    lc2st,
+    log_bayes_factor,
+    mira,
+    sbc,
+    tarp,
+)
+from .plan import plan
 from .ranking import rank
 from .result import Result
 from .run import run

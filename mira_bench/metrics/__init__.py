@@ -3,11 +3,17 @@ r"""The metrics: each a function of `(truths, samples)` and a thin object for th
 __all__ = [
     "Calibration",
     "Energy",
+    "Evidence",
+    "Hpd",
+    "Lc2st",
     "Mira",
     "Sbc",
     "Tarp",
     "default_metrics",
     "energy_score",
+    "hpd_coverage",
+    "lc2st",
+    "log_bayes_factor",
     "mira",
     "sbc",
     "tarp",
@@ -16,6 +22,9 @@ __all__ = [
 from ..metric import Metric
 from .calibration import Calibration
 from .energy import Energy, energy_score
+from .evidence import Evidence, log_bayes_factor
+from .hpd import Hpd, hpd_coverage
+from .lc2st import Lc2st, lc2st
 from .mira import Mira, mira
 from .sbc import Sbc, sbc
 from .tarp import Tarp, tarp
@@ -28,6 +37,6 @@ def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Me
         "mira": Mira(regions=regions, normalize=normalize),
         "calibration": Calibration(normalize=normalize),
         "tarp": Tarp(regions=regions, normalize=normalize),
-        "sbc": Sbc(),
+        "sbc": Sbc(normalize=normalize),
         "energy": Energy(normalize=normalize),
     }
