@@ -126,7 +126,8 @@ def _store(arguments: Sequence[str]) -> int:
 def _plan(arguments: Sequence[str]) -> int:
     import pandas as pd
 
-    from .plan import EXTENT, LEVEL, POWER, plan
+    from .metrics.calibration import LEVEL, POWER
+    from .plan import EXTENT, plan
 
     parser = argparse.ArgumentParser(
         prog="mira-bench plan",

@@ -103,7 +103,7 @@ def sbc_histograms(result: "Result") -> Figure:
     shown = [(s, s.scores["sbc"].result) for s in standings if "sbc" in s.scores and s.scores["sbc"].result is not None]
     labels = shown[0][1].labels(result.names)
     columns = _columns([sbc.pvalues for _, sbc in shown])
-    figure = Figure(figsize=(1.6 + 1.9 * len(columns), 0.9 + 1.35 * len(shown)), layout="constrained")
+    figure = Figure(figsize=(max(5.0, 1.6 + 1.9 * len(columns)), 1.0 + 1.35 * len(shown)), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(shown), len(columns), squeeze=False, sharex=True, sharey="row")
     for row, (standing, sbc) in zip(grid, shown, strict=True):
@@ -116,18 +116,18 @@ def sbc_histograms(result: "Result") -> Figure:
             axes.stairs(band[1], edges, baseline=band[0], fill=True, color="#CCCCCC", lw=0)
             axes.axhline(1, color="black", ls="--", lw=0.8)
             axes.stairs(heights[:, column], edges, color=colors[standing.name], lw=1.5)
-            axes.set(xlim=(0, 1), xticks=[0, 0.5, 1])
+            axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
             axes.tick_params(labelsize=8)
             p = sbc.pvalues[column]
             said = f"p = {p:.3f}" if p >= 0.001 else f"p = {p:.0e}"
-            axes.text(0.5, 0.03, said, ha="center", va="bottom", fontsize=7, transform=axes.transAxes)
-        row[0].set_ylim(0, 1.15 * max(band.max(), heights[:, columns].max()))
-        row[0].set_ylabel(standing.name, fontsize=9)
+            axes.text(0.5, 0.96, said, ha="center", va="top", fontsize=7, transform=axes.transAxes)
+        row[0].set_ylim(0, 1.25 * max(band.max(), heights[:, columns].max()))  # room for the p-value
+        row[0].set_ylabel(standing.name, fontsize=9, rotation=0, ha="right", va="center")
     for axes, column in zip(grid[0], columns, strict=True):
         axes.set_title(labels[column], fontsize=9)
     some = f" (the {len(columns)} with the smallest p of {len(labels)})" if len(columns) < len(labels) else ""
     figure.suptitle(f"{result.task}: SBC ranks{some}", fontsize=10)
-    figure.supxlabel("rank / (S + 1); frequency relative to a perfect candidate, 95 % band of a panel", fontsize=8)
+    figure.supxlabel("rank / (S + 1)\nfrequency relative to a perfect candidate, 95 % band of a panel", fontsize=8)
     return figure
 
 
