@@ -24,7 +24,7 @@ from .ranks import uniform_centers
 from .scaling import Scale
 from .streams import generator
 
-EXTENT = 6.0  # of some hundred truths around an observation that says nothing, in posterior standard deviations
+EXTENT = 6.0  # posterior standard deviations: what some hundred truths span if the data say nothing
 BALLS = 2**15  # truths and centers over which the effect on balls is averaged
 PLAYED = 400  # fiducials whose players tell how the features scatter
 DRAWS = 4000  # draws of the test statistic at each number of fiducials
@@ -44,8 +44,9 @@ class _Error:
     seed: int
 
     def corners(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        r"""Draws where the box begins, as seen from the posterior, (count, d): all of the posterior is inside."""
-        return -EXTENT / 2 - (self.extent - EXTENT) * rng.random((count, self.dim))
+        r"""Draws where the box begins, as seen from the posterior, (count, d): there is no truth near its walls."""
+        room = max(0.0, self.extent - EXTENT)
+        return -(self.extent - room) / 2 - room * rng.random((count, self.dim))
 
     def inside(self, truths: NDArray, centers: NDArray) -> NDArray[np.float64]:
         r"""The probability of a sample inside the ball around a center through the truth."""
@@ -176,8 +177,8 @@ def _check(
         raise UsageError("a width error or a shift is needed: there is nothing to see in a perfect candidate")
     if not 0 < level < power < 1:
         raise UsageError(f"level={level} and power={power}: 0 < level < power < 1 is needed")
-    if not EXTENT <= extent < math.inf:
-        raise UsageError(f"extent={extent}: at least {EXTENT:g} posterior standard deviations are needed")
+    if not 0 < extent < math.inf:
+        raise UsageError(f"extent={extent}: a positive number of posterior standard deviations is needed")
     fewest = 2 / (1 + Calibration().replicates)
     if level < fewest:
         raise UsageError(f"level={level}: the calibration test has no p-values below {fewest:.3f}")
@@ -209,8 +210,9 @@ def plan(
         samples: The number of samples per fiducial $S$.
         regions: The number of regions of MIRA; the calibration test keeps its own.
         level: The level of the tests.
-        extent: The range of the parameters in posterior standard deviations. Balls around centers far away cut a
-            narrow posterior like planes, and see less of a wrong width: say 20 or more if data constrain well.
+        extent: The range from which centers are drawn, in posterior standard deviations: the task's, or that of the
+            truths. Balls around centers far away cut a narrow posterior like planes, and see less of a wrong width:
+            say 20 or more if the data constrain well. Less than 6 is for few truths (45 normal ones span 4.4).
         seed: The seed of the simulation.
 
     Returns:
