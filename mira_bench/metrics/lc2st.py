@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from ..arrays import as_array, as_host, as_pair, flat
+from ..arrays import Array, as_array, as_host, as_pair, flat, refuse_non_finite
 from ..errors import UsageError
 from ..metric import Block, Record, Scores
 from ..scaling import Scaling
@@ -94,6 +94,12 @@ def _check(fiducials: int, trials: int, most_samples: int, classifier: str) -> N
         raise UsageError(f"classifier={classifier!r} is not one of {', '.join(CLASSIFIERS)}")
 
 
+def _observations(x: Array) -> NDArray[np.float64]:
+    data = flat(as_host(x), 1)
+    refuse_non_finite(data, "x")
+    return np.asarray(data)
+
+
 def _test(
     truths: NDArray[np.float64],
     draws: NDArray[np.float64],
@@ -161,7 +167,7 @@ def lc2st(
 
     _check(fiducials, trials, most_samples, classifier)
     y, values = as_pair(truths, samples)
-    data = flat(as_host(as_array(x, "x")), 1)
+    data = _observations(as_array(x, "x"))
     if len(data) != len(y):
         raise UsageError(f"x has {len(data)} observations, the truths have {len(y)} fiducials")
     if len(y) < FEW_PAIRS or values.shape[1] < 2:
@@ -193,7 +199,7 @@ class Lc2st:
         return {
             "truths": block.truths,
             "draws": as_host(block.samples[:, 0]),
-            "x": flat(as_host(block.x), 1),
+            "x": _observations(block.x),
             "points": as_host(block.samples[:chosen, 1 : 1 + self.most_samples]),
             "seed": np.array(block.seed),
         }

@@ -66,6 +66,7 @@ def test_what_it_cannot_do_it_says(rng):
     for candidate, data, words in [
         (samples, None, "there are no observations"),
         (samples[:, :1], x, "needs two"),
+        (samples, np.where(np.arange(30)[:, None] == 4, np.nan, x), "x is nan at index (4, 0)"),
     ]:
         assert words in mb.score(y, {"a": candidate}, x=data, metrics=metrics).summary.note[0]
     few = mb.score(y[:10], {"a": samples[:10]}, x=x[:10], metrics=metrics).summary.note[0]
