@@ -14,7 +14,10 @@ __all__ = [
     "Calibration",
     "Candidate",
     "Energy",
+    "Evidence",
     "Fiducials",
+    "Hpd",
+    "Lc2st",
     "Metric",
     "Mira",
     "Mmd",
@@ -33,8 +36,12 @@ __all__ = [
     "__version__",
     "c2st",
     "energy_score",
+    "hpd_coverage",
+    "lc2st",
+    "log_bayes_factor",
     "mira",
     "mmd",
+    "plan",
     "pqmass",
     "rank",
     "run",
@@ -61,6 +68,9 @@ from .metrics import (
     C2st,
     Calibration,
     Energy,
+    Evidence,
+    Hpd,
+    Lc2st,
     Mira,
     Mmd,
     Pqmass,
@@ -71,6 +81,9 @@ from .metrics import (
     Wasserstein,
     c2st,
     energy_score,
+    hpd_coverage,
+    lc2st,
+    log_bayes_factor,
     mira,
     mmd,
     pqmass,
@@ -80,6 +93,7 @@ from .metrics import (
     wasserstein,
 )
 from .metrics.mira import theory
+from .plan import plan
 from .ranking import rank
 from .result import Result
 from .run import run

@@ -29,6 +29,7 @@ mira_bench: which of these posteriors can I trust, and by how much is it better 
   python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
   python -m mira_bench list [tasks|candidates|metrics|experiments]
   python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
+  python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
 
 Examples
   python -m mira_bench                                         the Gaussian toy of the paper
@@ -122,6 +123,45 @@ def _store(arguments: Sequence[str]) -> int:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     total = sum(size for _, size, _ in totals.values())
     print(f"{sum(n for n, _, _ in totals.values())} blocks, {total / 1e6:.1f} MB in {chosen.store}")
+    return OK
+
+
+def _plan(arguments: Sequence[str]) -> int:
+    import pandas as pd
+
+    from .metrics.calibration import LEVEL, POWER
+    from .plan import EXTENT, plan
+
+    parser = argparse.ArgumentParser(
+        prog="mira-bench plan",
+        description="How many fiducials are needed to see an error of this size? For a Gaussian posterior.",
+    )
+    parser.add_argument("--width", type=float, default=0.1, help="relative error of the width (0.1)")
+    parser.add_argument("--shift", type=float, default=0.0, help="shift in posterior standard deviations (0)")
+    parser.add_argument("--power", type=float, default=POWER, help=f"probability of seeing it ({POWER})")
+    parser.add_argument("--level", type=float, default=LEVEL, help=f"level of the tests ({LEVEL})")
+    parser.add_argument("--dim", type=int, default=2, help="number of parameters (2)")
+    parser.add_argument("--samples", type=int, default=200, help="samples per fiducial (200)")
+    parser.add_argument("--regions", type=int, default=100, help="regions of MIRA (100)")
+    parser.add_argument(
+        "--extent", type=float, default=EXTENT,
+        help=f"range of the parameters in posterior standard deviations ({EXTENT:g}: the data say nothing)",
+    )  # fmt: skip
+    chosen = parser.parse_args(arguments)
+    table = plan(**vars(chosen))
+    errors = [f"width wrong by {chosen.width:.3g}"] if chosen.width else []
+    errors += [f"shifted by {chosen.shift:g} posterior standard deviations"] if chosen.shift else []
+    print(f"Fiducials needed to see a posterior {' and '.join(errors)} with probability {chosen.power:g} at the")
+    print(f"{chosen.level:.3g} level: {chosen.dim} dimensions, {chosen.samples} samples, Gaussian, by simulation.")
+    words = {
+        "mira": f"MIRA alone, {chosen.regions} regions",
+        "calibration": "the calibration test of the tiers",
+        "sbc": "SBC, corrected for dimensions (approximate)",
+    }
+    print(f"{'':<44}{'needed':>9}{'if narrow':>11}{'if wide':>9}")
+    for row in table.itertuples():
+        cells = ["> 10^6" if value is pd.NA else str(value) for value in (row.fiducials, row.narrow, row.wide)]
+        print(f"{words[row.test]:<44}{cells[0]:>9}{cells[1]:>11}{cells[2]:>9}")
     return OK
 
 
@@ -314,7 +354,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    verbs = {"list": _list, "store": _store, "run": _hydra}
+    verbs = {"list": _list, "store": _store, "plan": _plan, "run": _hydra}
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):

@@ -5,7 +5,7 @@ the truth. One sort per center gives the ball ranks of all of them. Drawing one 
 the null distribution of anything that is a mean over fiducials, for every $L$, $S$, $R$ and $d$.
 """
 
-__all__ = ["Play", "feature_names", "marginal_axes", "play", "width_effects"]
+__all__ = ["Play", "feature_names", "marginal_axes", "play", "random_axes", "width_effects"]
 
 from dataclasses import dataclass
 
@@ -37,13 +37,17 @@ def region_score(ranks: NDArray, samples: int) -> NDArray[np.float64]:
     return np.asarray(0.5 + j * (samples - j) / (samples * (samples + 1)))
 
 
+def random_axes(count: int, dim: int, seed: int) -> NDArray[np.float64]:
+    r"""Returns random unit vectors, with shape $(q, d)$."""
+
+    axes = generator(seed, "projections").standard_normal((count, dim))
+    return axes / np.linalg.norm(axes, axis=1, keepdims=True)
+
+
 def marginal_axes(dim: int, seed: int) -> NDArray[np.float64]:
     r"""Returns the directions of the marginals, $(q, d)$: the axes, or random unit vectors if they are many."""
 
-    if dim <= MARGINALS:
-        return np.eye(dim)
-    axes = generator(seed, "projections").standard_normal((MARGINALS, dim))
-    return axes / np.linalg.norm(axes, axis=1, keepdims=True)
+    return np.eye(dim) if dim <= MARGINALS else random_axes(MARGINALS, dim, seed)
 
 
 def feature_names(marginals: int) -> list[tuple[str, int]]:
@@ -100,13 +104,15 @@ def _features(
         u = ranks / samples - 0.5
         out[:, 2::3] = u
         out[:, 3::3] = u * trend
-        out[:, 4::3] = u**2 - _dispersion(samples)
+        out[:, 4::3] = u**2 - null_dispersion(samples)
     result = np.empty_like(out)
     result[shuffle] = out
     return result
 
 
-def _dispersion(samples: int) -> float:
+def null_dispersion(samples: int) -> float:
+    r"""The mean of $(u - 1/2)^2$ for a rank $u = J / S$ of a perfect candidate."""
+
     u = np.arange(samples + 1) / samples - 0.5
     return float(np.mean(u**2))
 

@@ -15,7 +15,15 @@ float64), so large offsets cancel before single precision begins, and every dire
 narrow posterior nor an outlier leaves the range of float32.
 """
 
-__all__ = ["EUCLIDEAN", "available_threads", "ball_ranks", "marginal_ranks", "sample_influence"]
+__all__ = [
+    "EUCLIDEAN",
+    "available_threads",
+    "ball_ranks",
+    "break_ties",
+    "marginal_ranks",
+    "projected_ranks",
+    "sample_influence",
+]
 
 import functools
 import os
@@ -259,10 +267,12 @@ def ball_ranks(
         else:
             for block in blocks:
                 work(block)
-    return _break_ties(closer, equal, fiducial_keys(seed, "ties", index))
+    return break_ties(closer, equal, fiducial_keys(seed, "ties", index))
 
 
-def _break_ties(below: NDArray[np.int32], equal: NDArray[np.int32], keys: NDArray[np.uint64]) -> NDArray[np.int32]:
+def break_ties(below: NDArray[np.int32], equal: NDArray[np.int32], keys: NDArray[np.uint64]) -> NDArray[np.int32]:
+    r"""Adds $\mathcal{U}\{0, \dots, t\}$ to ranks $(L, R)$ that have $t$ ties; there is a key per fiducial."""
+
     tied = equal.any(axis=1)
     if tied.any():
         u = uniforms(keys[tied], below.shape[1])
@@ -291,7 +301,26 @@ def marginal_ranks(
         truth = truths[block][:, None]
         below[block] = np.count_nonzero(values < truth, axis=1)
         equal[block] = np.count_nonzero(values == truth, axis=1)
-    return _break_ties(below, equal, fiducial_keys(seed, "marginal ties", index))
+    return break_ties(below, equal, fiducial_keys(seed, "marginal ties", index))
+
+
+def projected_ranks(
+    truths: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    axes: NDArray[np.float64],
+    *,
+    seed: int = 0,
+    index: NDArray[np.integer] | None = None,
+) -> NDArray[np.int32]:
+    r"""Returns the ranks of the truth along directions $(q, d)$ of the rescaled space, with shape $(L, q)$."""
+
+    along = np.empty((len(truths), samples.shape[1], len(axes)))
+    for l, truth in enumerate(truths):
+        width = scale.rows(slice(l, l + 1))[1][0]
+        # Relative to the truth, a sample that coincides with it is a tie along every direction, to the bit.
+        along[l] = (as_host(samples[l]) - truth) / width @ axes.T
+    return marginal_ranks(np.zeros((len(truths), len(axes))), along, seed=seed, index=index)
 
 
 def _slices(fiducials: int, entries: int) -> Iterator[slice]:

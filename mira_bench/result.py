@@ -105,8 +105,10 @@ class Result:
             tables.save(self, path)
         except OSError as error:
             raise UsageError(f"the folder {path} cannot be written: {error}") from error
-        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
-            from .report.figures import save
+        from .report import figures
 
-            save(self.plot(), path / "figures" / "overview")
+        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
+            figures.save(self.plot(), path / "figures" / "overview")
+        if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
+            figures.save(figures.sbc_histograms(self), path / "figures" / "sbc")
         return path

@@ -31,7 +31,8 @@ def test_a_run_leaves_a_folder_that_explains_it(elsewhere, capsys):
     names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
     assert names == {
         "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex", "config.yaml",
-        "provenance.json", "log.txt", "figures/overview.png", "figures/overview.pdf",
+        "provenance.json", "log.txt", "figures/overview.png", "figures/overview.pdf", "figures/sbc.png",
+        "figures/sbc.pdf",
     }  # fmt: skip
     facts = json.loads((elsewhere / "here" / "provenance.json").read_text())
     assert facts["seed"] == 3

@@ -123,7 +123,7 @@ def test_plot_and_save(toy, tmp_path):
     names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert names == {
         "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex",
-        "figures/overview.png", "figures/overview.pdf",
+        "figures/overview.png", "figures/overview.pdf", "figures/sbc.png", "figures/sbc.pdf",
     }  # fmt: skip
     assert pd.read_parquet(tmp_path / "scores.parquet").equals(toy.scores)
     back = pd.read_csv(tmp_path / "ranking.csv")

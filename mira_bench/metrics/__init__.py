@@ -4,6 +4,9 @@ __all__ = [
     "C2st",
     "Calibration",
     "Energy",
+    "Evidence",
+    "Hpd",
+    "Lc2st",
     "Mira",
     "Mmd",
     "Pqmass",
@@ -17,6 +20,9 @@ __all__ = [
     "choose_metrics",
     "default_metrics",
     "energy_score",
+    "hpd_coverage",
+    "lc2st",
+    "log_bayes_factor",
     "mira",
     "mmd",
     "pqmass",
@@ -33,6 +39,9 @@ from ..metric import Metric
 from .c2st import C2st, c2st
 from .calibration import Calibration
 from .energy import Energy, energy_score
+from .evidence import Evidence, log_bayes_factor
+from .hpd import Hpd, hpd_coverage
+from .lc2st import Lc2st, lc2st
 from .mira import Mira, mira
 from .mmd import Mmd, mmd
 from .pqmass import Pqmass, pqmass
@@ -49,7 +58,7 @@ def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Me
         "mira": Mira(regions=regions, normalize=normalize),
         "calibration": Calibration(normalize=normalize),
         "tarp": Tarp(regions=regions, normalize=normalize),
-        "sbc": Sbc(),
+        "sbc": Sbc(normalize=normalize),
         "energy": Energy(normalize=normalize),
         "c2st": C2st(normalize=normalize),
         "mmd": Mmd(normalize=normalize),

@@ -2,8 +2,7 @@ r"""TARP: expected coverage of balls around random points (Lemos et al. 2023), o
 
 __all__ = ["Tarp", "TarpResult", "tarp"]
 
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,94 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from ..metric import Block, Record, Scores, whole_block
 from ..ranks import available_threads
 from ..scaling import Scaling
-from ..statistics import uniform_pvalue
-from ..streams import generator
+from .coverage import Coverage
 from .mira import Mira
-
-LEVELS = 101
-BOOTSTRAPS = 200
 
 
 @dataclass(frozen=True)
-class TarpResult:
-    r"""The expected coverage of one candidate.
+class TarpResult(Coverage):
+    r"""The expected coverage of one candidate's balls; the ranks are the ball ranks. See `Coverage`."""
 
-    Arguments:
-        ranks: The ball ranks $J$, with shape $(L, R)$.
-        samples: The number of samples $S$.
-        seed: The seed of the bootstrap and of the randomized p-value.
-        confidence: The level of the band between `lower` and `upper`.
-    """
-
-    ranks: NDArray[np.int32] = field(repr=False)
-    samples: int
-    seed: int = 0
-    confidence: float = 0.95
-
-    @property
-    def levels(self) -> NDArray[np.float64]:
-        r"""The credibility levels $a$."""
-        return np.linspace(0, 1, LEVELS)
-
-    @cached_property
-    def per_fiducial(self) -> NDArray[np.float64]:
-        r"""The coverage of each fiducial, averaged over its regions, with shape $(L, A)$."""
-        # Integer arithmetic: J / S <= a is J <= floor(a S), with a guard against the rounding of a S.
-        floor = np.floor(self.levels * self.samples + 1e-9).astype(int)
-        ordered = np.sort(self.ranks, axis=1)
-        counts = np.stack([np.searchsorted(row, floor, side="right") for row in ordered])
-        return np.asarray(counts / self.ranks.shape[1])
-
-    @property
-    def coverage(self) -> NDArray[np.float64]:
-        r"""The expected coverage, $ECP(a) = P(J / S \leq a)$."""
-        return np.asarray(self.per_fiducial.mean(axis=0))
-
-    @property
-    def expected(self) -> NDArray[np.float64]:
-        r"""The coverage of a perfect candidate with $S$ samples: the diagonal, up to $1 / (S + 1)$."""
-        return (np.floor(self.levels * self.samples + 1e-9) + 1) / (self.samples + 1)
-
-    @cached_property
-    def _bootstrap(self) -> NDArray[np.float64]:
-        fiducials = len(self.ranks)
-        weights = generator(self.seed, "tarp bootstrap").multinomial(fiducials, [1 / fiducials] * fiducials, BOOTSTRAPS)
-        return weights @ self.per_fiducial / fiducials
-
-    @property
-    def lower(self) -> NDArray[np.float64]:
-        r"""The lower edge of the band, from resampled fiducials."""
-        return np.quantile(self._bootstrap, 0.5 - self.confidence / 2, axis=0)
-
-    @property
-    def upper(self) -> NDArray[np.float64]:
-        r"""The upper edge of the band."""
-        return np.quantile(self._bootstrap, 0.5 + self.confidence / 2, axis=0)
-
-    @property
-    def stderr(self) -> NDArray[np.float64]:
-        r"""The standard error of the coverage at each level."""
-        return np.asarray(self._bootstrap.std(axis=0, ddof=1))
-
-    @property
-    def deviation(self) -> float:
-        r"""The largest distance between the coverage and its expectation."""
-        return float(np.abs(self.coverage - self.expected).max())
-
-    @property
-    def area(self) -> float:
-        r"""The area between the coverage and its expectation."""
-        return float(np.abs(self.coverage - self.expected).mean())
-
-    @property
-    def deviation_stderr(self) -> float:
-        r"""The standard error of the coverage where the deviation is largest."""
-        return float(self.stderr[np.abs(self.coverage - self.expected).argmax()])
-
-    @cached_property
-    def pvalue(self) -> float:
-        r"""Kolmogorov-Smirnov test that $J$ is uniform, on one center per fiducial: those are independent."""
-        return uniform_pvalue(self.ranks[:, 0], self.samples, generator(self.seed, "tarp test"))[1]
+    purpose = "tarp"
 
 
 def tarp(

@@ -1,6 +1,6 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["overview", "save"]
+__all__ = ["overview", "save", "sbc_histograms"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#000000"]
 QUIET = "#777777"
 STYLES = {"oracle": "--", "control": ":"}
+PANELS = 6  # dimensions side by side; more are too small to read
 
 
 def save(figure: Figure, stem: Path) -> None:
@@ -91,3 +92,47 @@ def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -
     axes.set_xticks(np.linspace(0, 1, 6))
     if len(axes.lines) > 1:
         axes.legend(loc="upper left", fontsize=8, frameon=False)
+
+
+def sbc_histograms(result: "Result") -> Figure:
+    r"""Draws the rank histograms of SBC: a row per candidate, a column per dimension.
+
+    If there are more dimensions than columns, those with the smallest p-values of all candidates are shown.
+    """
+
+    standings = [s for s in result.standings if s.failure is None]
+    colors = _colors(standings)
+    shown = [(s, s.scores["sbc"].result) for s in standings if "sbc" in s.scores and s.scores["sbc"].result is not None]
+    labels = shown[0][1].labels(result.names)
+    columns = _columns([sbc.pvalues for _, sbc in shown])
+    figure = Figure(figsize=(max(5.0, 1.6 + 1.9 * len(columns)), 1.0 + 1.35 * len(shown)), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(shown), len(columns), squeeze=False, sharex=True, sharey="row")
+    for row, (standing, sbc) in zip(grid, shown, strict=True):
+        histogram = sbc.histogram(simultaneous=True)
+        # The ranks of a bin that holds one rank more are no more likely for that: heights are relative.
+        edges = histogram.edges / (sbc.samples + 1)
+        band = np.stack([histogram.lower, histogram.upper]) / histogram.expected
+        heights = histogram.counts / histogram.expected[:, None]
+        for axes, column in zip(row, columns, strict=True):
+            axes.stairs(band[1], edges, baseline=band[0], fill=True, color="#CCCCCC", lw=0)
+            axes.axhline(1, color="black", ls="--", lw=0.8)
+            axes.stairs(heights[:, column], edges, color=colors[standing.name], lw=1.5)
+            axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
+            axes.tick_params(labelsize=8)
+            p = sbc.pvalues[column]
+            said = f"p = {p:.3f}" if p >= 0.001 else f"p = {p:.0e}"
+            axes.text(0.5, 0.96, said, ha="center", va="top", fontsize=7, transform=axes.transAxes)
+        row[0].set_ylim(0, 1.25 * max(band.max(), heights[:, columns].max()))  # room for the p-value
+        row[0].set_ylabel(standing.name, fontsize=9, rotation=0, ha="right", va="center")
+    for axes, column in zip(grid[0], columns, strict=True):
+        axes.set_title(labels[column], fontsize=9)
+    some = f" (the {len(columns)} with the smallest p of {len(labels)})" if len(columns) < len(labels) else ""
+    figure.suptitle(f"{result.task}: SBC ranks{some}", fontsize=10)
+    figure.supxlabel("rank / (S + 1)\nfrequency relative to a perfect candidate, 95 % band of a panel", fontsize=8)
+    return figure
+
+
+def _columns(pvalues: list[np.ndarray]) -> list[int]:
+    smallest = np.min(pvalues, axis=0)
+    return sorted(np.argsort(smallest, kind="stable")[:PANELS].tolist())

@@ -12,11 +12,16 @@ from scipy import stats
 from mira_bench.fiducials import Fiducials
 
 
+def _width(noise: float) -> float:
+    return float(noise / np.sqrt(1 + noise**2))
+
+
 @dataclass(frozen=True)
 class Conjugate:
     r"""$y \sim \mathcal{N}(0, I)$ and $x \sim \mathcal{N}(y, \sigma^2 I)$.
 
-    The posterior is $\mathcal{N}(x / (1 + \sigma^2), \sigma^2 / (1 + \sigma^2) I)$.
+    The posterior is $\mathcal{N}(x / (1 + \sigma^2), \sigma^2 / (1 + \sigma^2) I)$, the evidence
+    $\mathcal{N}(x | 0, (1 + \sigma^2) I)$.
 
     Arguments:
         dim: The number of dimensions.
@@ -36,7 +41,7 @@ class Conjugate:
     @property
     def width(self) -> float:
         r"""The standard deviation of the posterior."""
-        return float(self.noise / np.sqrt(1 + self.noise**2))
+        return _width(self.noise)
 
     def simulate(self, count: int, rng: np.random.Generator) -> Fiducials:
         y = self.prior_sample(count, rng)
@@ -45,42 +50,52 @@ class Conjugate:
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
         return rng.standard_normal((count, self.dim))
 
-    def exact_posterior(self) -> "ConjugatePosterior":
-        return ConjugatePosterior(self)
+    def exact_posterior(self) -> "ModelPosterior":
+        return ModelPosterior(self.noise)
 
 
 @dataclass(frozen=True)
 class ConjugatePosterior:
-    r"""The exact posterior, stretched and shifted."""
+    r"""The exact posterior under a noise level, stretched and shifted."""
 
-    task: Conjugate
+    noise: float
     width: float = 1.0
     shift: float = 0.0
 
     def _location(self, x: NDArray) -> NDArray:
-        return x / (1 + self.task.noise**2) + self.task.width * self.shift
+        return x / (1 + self.noise**2) + _width(self.noise) * self.shift
 
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> NDArray:
         noise = rng.standard_normal((len(x), count, x.shape[1]))
-        return self._location(x)[:, None] + self.width * self.task.width * noise
+        return self._location(x)[:, None] + self.width * _width(self.noise) * noise
 
     def log_prob(self, y: NDArray, x: NDArray) -> NDArray:
-        return stats.norm.logpdf(y, self._location(x)[:, None], self.width * self.task.width).sum(axis=-1)
+        return stats.norm.logpdf(y, self._location(x)[:, None], self.width * _width(self.noise)).sum(axis=-1)
+
+
+@dataclass(frozen=True)
+class ModelPosterior(ConjugatePosterior):
+    r"""A posterior that is neither stretched nor shifted: that of a model, which has an evidence."""
+
+    def log_evidence(self, x: NDArray) -> NDArray:
+        return stats.norm.logpdf(x, 0.0, np.sqrt(1 + self.noise**2)).sum(axis=-1)
 
 
 @dataclass(frozen=True)
 class ConjugateCandidate:
-    r"""The exact posterior with a wrong width or location.
+    r"""The exact posterior with a wrong width or location, or that of a model with another noise level.
 
     Arguments:
         width: The factor on the standard deviation.
         shift: The shift of every coordinate, in posterior standard deviations.
         informed: If false, the prior: the data are ignored.
+        noise: The noise level that the candidate assumes; by default the task's.
     """
 
     width: float = 1.0
     shift: float = 0.0
     informed: bool = True
+    noise: float | None = None
 
     version = 1
 
@@ -89,4 +104,7 @@ class ConjugateCandidate:
             from mira_bench.candidate import Prior
 
             return Prior().build(task, rng)
-        return ConjugatePosterior(task, self.width, self.shift)
+        noise = task.noise if self.noise is None else self.noise
+        if self.width == 1 and self.shift == 0:
+            return ModelPosterior(noise)
+        return ConjugatePosterior(noise, self.width, self.shift)
