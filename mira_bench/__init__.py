@@ -25,6 +25,8 @@ __all__ = [
     "Task",
     "UsageError",
     "__version__",
+    "draw",
+    "effective_samples",
     "energy_score",
     "mira",
     "rank",
@@ -42,6 +44,8 @@ if not (_Path(__file__).parent / "tasks").is_dir():
 
 from ._version import __version__
 from .candidate import Candidate, Posterior
+from .chains import effective_samples
+from .draws import draw
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores

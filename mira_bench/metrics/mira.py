@@ -298,15 +298,18 @@ def _null(
     seed: int,
     index: NDArray[np.integer],
 ) -> Null:
-    keep = np.flatnonzero(index < NULL_FIDUCIALS)
-    y, values = truths[keep], samples[keep] if len(keep) < len(truths) else samples
-    ruler = scaling.scale(normalize, values, index[keep])
+    count = int(np.count_nonzero(index < NULL_FIDUCIALS))
+    if count == 0:
+        return Null(np.zeros(REPLICATES), 0)
+    # Indices grow, so these come first: a slice, because a list of rows would copy the samples.
+    y, values, index = truths[:count], samples[:count], index[:count]
+    ruler = scaling.scale(normalize, values, index)
     result = play(
         y, values, ruler, uniform_centers(seed, regions, truths.shape[1]),
-        axes=np.empty((0, truths.shape[1])), trend=np.empty((len(keep), 0)),
-        seed=seed, index=index[keep], replicates=REPLICATES,
+        axes=np.empty((0, truths.shape[1])), trend=np.empty((count, 0)),
+        seed=seed, index=index, replicates=REPLICATES,
     )  # fmt: skip
-    return Null(result.null[:, 0], len(keep))
+    return Null(result.null[:, 0], count)
 
 
 @dataclass(frozen=True)

@@ -95,9 +95,12 @@ def explanation(result: "Result") -> str:
     lines = [f"Ranked by {result.rank_by}."]
     if first is not None:
         fiducials, regions = first.ranks.shape
+        counts = sorted({s.mira.samples for s in result.standings if s.mira is not None})
+        samples = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        whose = "" if len(counts) == 1 else f" with {first.samples} samples"
         lines = [
-            f"{fiducials} fiducials, {first.samples} samples, {regions} regions, normalize={first.normalize}. "
-            f"A perfect candidate scores {first.expected:.4f} ± {first.null_stderr:.4f} "
+            f"{fiducials} fiducials, {samples} samples, {regions} regions, normalize={first.normalize}. "
+            f"A perfect candidate{whose} scores {first.expected:.4f} ± {first.null_stderr:.4f} "
             f"(the paper's band: ± {first.paper_band:.4f}).",
             f"σ: MIRA's deviation from that in null standard deviations. Ranked by {result.rank_by}"
             + (
