@@ -35,6 +35,8 @@ __all__ = [
     "Wasserstein",
     "__version__",
     "c2st",
+    "draw",
+    "effective_samples",
     "energy_score",
     "hpd_coverage",
     "lc2st",
@@ -61,6 +63,8 @@ if not (_Path(__file__).parent / "tasks").is_dir():
 
 from ._version import __version__
 from .candidate import Candidate, Posterior
+from .chains import effective_samples
+from .draws import draw
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores

@@ -1,8 +1,21 @@
 r"""What users pass in: NumPy arrays, torch tensors or lists, checked and flattened to one layout."""
 
-__all__ = ["Array", "as_array", "as_host", "as_pair", "as_samples", "as_truths", "flat", "is_device_tensor"]
+__all__ = [
+    "Array",
+    "OnDisk",
+    "as_array",
+    "as_host",
+    "as_pair",
+    "as_samples",
+    "as_truths",
+    "check_samples",
+    "flat",
+    "is_device_tensor",
+]
 
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,6 +23,30 @@ import numpy as np
 from .errors import UsageError
 
 Array: TypeAlias = Any  # a NumPy array, or a torch tensor that lives on a device
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    r"""Samples that stay in their file: a slice reads a block of fiducials.
+
+    Arguments:
+        source: What to call the file in an error.
+        shape: $(L, S, *event)$.
+        dtype: The type of the entries.
+        read: Returns the given rows, $(l, S, *event)$ up to the shape of the event.
+    """
+
+    source: str
+    shape: tuple[int, ...]
+    dtype: Any
+    read: Callable[[slice], Array]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> Array:
+        part = self.read(rows)
+        return part.reshape(part.shape[0], *self.shape[1:])
 
 
 def is_device_tensor(values: object) -> bool:
@@ -75,21 +112,29 @@ def as_samples(samples: object, fiducials: int, event: tuple[int, ...], name: st
     r"""Returns the samples as $(L, S, d)$ without copying them, after a check of their shape."""
 
     array = as_array(samples, name)
-    wanted = f"(L, S, *event) = ({fiducials}, S, {', '.join(map(str, event)) or 'no event'})"
-    if array.ndim != 2 + len(event) or tuple(array.shape[2:]) != event:
-        raise UsageError(f"{name} has shape {tuple(array.shape)}; the truths ask for {wanted}")
-    if array.shape[0] == 1 < fiducials:
-        # One set for all truths, the non-conditional case: a view, not L copies.
-        array = (
-            array.expand(fiducials, *array.shape[1:])
-            if is_device_tensor(array)
-            else np.broadcast_to(array, (fiducials, *array.shape[1:]))
-        )
-    if array.shape[0] != fiducials:
-        raise UsageError(f"{name} has {array.shape[0]} fiducials along its first axis, the truths have {fiducials}")
-    if array.shape[1] == 0:
-        raise UsageError(f"{name} holds no samples: S = 0")
+    if tuple(array.shape[:1]) == (1,) and fiducials > 1:
+        array = shared_by(array, fiducials)
+    check_samples(tuple(array.shape), fiducials, event, name)
     return flat(array, 2)
+
+
+def shared_by(samples: Array, fiducials: int) -> Array:
+    r"""Returns one set of samples $(1, S, *event)$ as that of all fiducials: a view, not L copies."""
+
+    shape = (fiducials, *samples.shape[1:])
+    return samples.expand(shape) if is_device_tensor(samples) else np.broadcast_to(samples, shape)
+
+
+def check_samples(shape: tuple[int, ...], fiducials: int, event: tuple[int, ...], name: str) -> None:
+    r"""Raises a sentence if samples of this shape do not belong to the truths."""
+
+    wanted = f"(L, S, *event) = ({fiducials}, S, {', '.join(map(str, event)) or 'no event'})"
+    if len(shape) != 2 + len(event) or shape[2:] != event:
+        raise UsageError(f"{name} has shape {shape}; the truths ask for {wanted}")
+    if shape[0] != fiducials:
+        raise UsageError(f"{name} has {shape[0]} fiducials along its first axis, the truths have {fiducials}")
+    if shape[1] == 0:
+        raise UsageError(f"{name} holds no samples: S = 0")
 
 
 def as_pair(truths: object, samples: object, name: str = "samples") -> tuple[np.ndarray, Array]:

@@ -3,8 +3,8 @@ r"""The command line: no verb is a Hydra run, verbs are for the rest."""
 __all__ = ["main"]
 
 import argparse
+import dataclasses
 import difflib
-import json
 import logging
 import re
 import sys
@@ -23,10 +23,14 @@ log = logging.getLogger("mira_bench")
 
 OK, FAILED, USAGE = 0, 1, 2
 
+# What decides how candidates are sampled; samples in files are past that.
+SAMPLING = ("fiducials", "samples", "controls", "workers", "parallel.backend", "device", "store", "keep_samples", "dry")
+
 HELP = """\
 mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
 
   python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
+  python -m mira_bench score truths.npy npe=npe.npy mcmc=chains.nc ...   samples that exist already (score --help)
   python -m mira_bench list [tasks|candidates|metrics|experiments]
   python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
   python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
@@ -57,7 +61,8 @@ def _task_candidates(task: str) -> list[str]:
     from omegaconf import OmegaConf
 
     text = (resources.files("mira_bench.configs") / "task" / f"{task}.yaml").read_text(encoding="utf-8")
-    return list(dict(OmegaConf.create(text)).get("candidates") or {})
+    config = OmegaConf.create(text)
+    return [] if OmegaConf.is_missing(config, "candidates") else list(config.candidates)
 
 
 def _listing(what: str | None = None) -> str:
@@ -165,6 +170,12 @@ def _plan(arguments: Sequence[str]) -> int:
     return OK
 
 
+def _score(arguments: Sequence[str]) -> int:
+    from .cli_score import main as score_verb
+
+    return score_verb(arguments)
+
+
 def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
     if asked is None:
         return list(existing)
@@ -212,18 +223,6 @@ def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     }
 
 
-def _log_to(folder: Path) -> logging.Handler:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(folder / "log.txt", mode="w", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"the folder {folder} cannot be written: {error}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    return handler
-
-
 def _dry(cfg: "DictConfig", task_name: str) -> int:
     from .run import estimate
 
@@ -242,17 +241,15 @@ def _duration(seconds: float) -> str:
 
 
 def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
-    from omegaconf import OmegaConf
-    from rich.console import Console
-
-    from .report.provenance import provenance
-    from .report.tables import console
+    from .report.folder import conclude, logging_to, save_config
     from .run import run
 
-    arguments = _arguments(cfg, task_name)  # before the folder: bad usage leaves nothing behind
-    handler = _log_to(out)
-    try:
-        OmegaConf.save(OmegaConf.create(OmegaConf.to_container(cfg, resolve=True)), out / "config.yaml")
+    if "_target_" not in cfg.task:
+        arguments = _arguments(cfg, task_name)  # before the folder: bad usage leaves nothing behind
+    with logging_to(out):
+        save_config(cfg, out)
+        if "_target_" in cfg.task:
+            return _score_files(cfg, out, task_name)
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
         start = time.perf_counter()
         if cfg.study is not None:
@@ -267,24 +264,35 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
             store=cfg.store,
             progress=cfg.progress,
         )
-        seconds = time.perf_counter() - start
-        result.save(out)
-        facts = provenance(
-            task=task_name, seed=cfg.seed, seconds=seconds, candidate_seconds=result.seconds,
-            failures=result.failures,
-        )  # fmt: skip
-        (out / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        screen = Console()
-        screen = screen if screen.is_terminal else Console(width=180)
-        screen.print(console(result, screen.width))
-        for name, reason in result.failures.items():
-            print(f"{name} failed: {reason}", file=sys.stderr)
-        print(f"{seconds:.1f} s. Tables, figures and log: {out}")
-        log.info("done in %.1f s", seconds)
+        conclude(result, out, task_name, time.perf_counter() - start)
         return FAILED if result.failures else OK
-    finally:
-        log.removeHandler(handler)
-        handler.close()
+
+
+def _score_files(cfg: "DictConfig", out: Path, task_name: str) -> int:
+    r"""The Hydra form of the verb `score`: a task that has files in place of a model."""
+    from .cli_score import score_files
+
+    files = _make(cfg.task)
+    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(files.candidates))
+    files = dataclasses.replace(files, candidates={name: files.candidates[name] for name in chosen})
+    metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
+    score_files(files, metrics, out, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
+    return OK
+
+
+def _check_files(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> None:
+    r"""Says which settings a task of files would ignore, and which it lacks."""
+    from omegaconf import OmegaConf
+
+    if "_target_" not in cfg.task:
+        return
+    given = [override.split("=")[0] for override in overrides]
+    idle = next((key for key in given if key in SAMPLING), None)
+    if idle is not None or cfg.study is not None:
+        raise UsageError(f"{idle or 'study'}= has no meaning for task={task_name}: its samples are in files already")
+    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
+    if missing:
+        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
 
 
 def _hydra(arguments: Sequence[str]) -> int:
@@ -301,7 +309,12 @@ def _hydra(arguments: Sequence[str]) -> int:
         task_name = settings.runtime.choices["task"]
         swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
         out = Path(settings.runtime.output_dir if swept else cfg.out)
-        codes[-1] = _guard(lambda: _dry(cfg, task_name) if cfg.dry else _run(cfg, out, task_name))
+
+        def work() -> int:
+            _check_files(cfg, task_name, settings.overrides.task)
+            return _dry(cfg, task_name) if cfg.dry else _run(cfg, out, task_name)
+
+        codes[-1] = _guard(work)
 
     sys.argv = [sys.argv[0], *arguments]
     try:
@@ -354,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    verbs = {"list": _list, "store": _store, "plan": _plan, "run": _hydra}
+    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "run": _hydra}
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):

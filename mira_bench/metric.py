@@ -60,10 +60,9 @@ class Block:
         truths = self.scaling.truths
         return make_centers(centers, self.seed, regions, dim, x=self.x, index=self.index, truths=truths)
 
-    def part(self, rows: NDArray[np.integer]) -> "Block":
-        r"""Returns some fiducials of this block, as metrics need them that look at a few."""
-        if len(rows) == len(self.truths):
-            return self
+    def first(self, limit: int) -> "Block":
+        r"""Returns the fiducials whose index is below a limit: a view, for metrics that look at a few."""
+        rows = slice(int(np.count_nonzero(self.index < limit)))
         return Block(
             self.truths[rows], self.samples[rows], self.index[rows], self.scaling, self.seed, self.name,
             x=None if self.x is None else self.x[rows],

@@ -34,6 +34,7 @@ class Result:
         rank_by: The rule of the ranking.
         seed: The seed of the run.
         seconds: The time spent on sampling and scoring, per candidate.
+        warnings: What makes the scores less than they seem, one sentence each.
     """
 
     task: str
@@ -43,6 +44,7 @@ class Result:
     rank_by: str = "tiers"
     seed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
 
     @cached_property
     def ranking(self) -> pd.DataFrame:

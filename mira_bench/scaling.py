@@ -19,6 +19,7 @@ numbers were made with them.
 __all__ = ["EXCHANGEABLE", "NORMALIZATIONS", "Scale", "Scaling", "as_bounds", "sample_range"]
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -115,8 +116,13 @@ class Scaling:
             low, high = np.minimum(low, self.truths[index]), np.maximum(high, self.truths[index])
         return _scale(name, low, high)
 
+    @cached_property
+    def _extremes(self) -> NDArray[np.float64]:
+        r"""The two smallest and the two largest truths of every dimension; found once, for all blocks."""
+        return np.sort(self.truths, axis=0)[[0, 1, -2, -1]]
+
     def _others(self, index: NDArray[np.integer]) -> Scale:
-        order = np.sort(self.truths, axis=0)
+        order = self._extremes
         mine = self.truths[index]
         low = np.where(mine == order[0], order[1], order[0])
         high = np.where(mine == order[-1], order[-2], order[-1])

@@ -2,13 +2,29 @@ r"""Scores samples that already exist: arrays in, tables and a ranking out."""
 
 __all__ = ["score"]
 
+import dataclasses
+import logging
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .arrays import as_array, as_host, as_samples, as_truths, refuse_non_finite
+from .arrays import (
+    Array,
+    OnDisk,
+    as_array,
+    as_host,
+    as_samples,
+    as_truths,
+    check_samples,
+    flat,
+    is_device_tensor,
+    refuse_non_finite,
+    shared_by,
+)
+from .chains import autocorrelated
 from .errors import UsageError
 from .metric import Block, Metric
 from .metrics import choose_metrics
@@ -19,12 +35,101 @@ from .run import observe, standing
 from .scaling import Scaling, as_bounds, sample_range
 from .task import BLOCK
 
+log = logging.getLogger("mira_bench")
+
+BLOCK_ENTRIES = 2**25  # numbers in a block: 256 MB in double precision, if it has to be copied at all
+COPIED_BYTES = 2**30  # blocks that threads hold at once, if they have to be copied
+
+
+@dataclasses.dataclass(frozen=True)
+class _Samples:
+    r"""The samples of one candidate, which are read block by block.
+
+    Arguments:
+        name: What to call them in an error.
+        values: Anything with `shape`, `dtype` and slices over fiducials, $(L, S, *event)$.
+        thinned: The samples to take, if not all.
+    """
+
+    name: str
+    values: Any
+    thinned: NDArray[np.intp] | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        r"""$(L, S, d)$."""
+        fiducials, count, *event = self.values.shape
+        count = count if self.thinned is None else len(self.thinned)
+        return fiducials, count, int(np.prod(event, dtype=np.int64))
+
+    @property
+    def blocks(self) -> list[slice]:
+        r"""The blocks of fiducials; they do not depend on where the samples are."""
+        fiducials, count, dim = self.shape
+        size = min(BLOCK, max(1, BLOCK_ENTRIES // (count * dim)))
+        return [slice(i, min(i + size, fiducials)) for i in range(0, fiducials, size)]
+
+    @property
+    def copied(self) -> int:
+        r"""The bytes of a block in memory; none if it is a view of the values."""
+        first = self.blocks[0]
+        view = isinstance(self.values, np.ndarray) and self.values[first].flags.c_contiguous and self.thinned is None
+        return 0 if view else 8 * (first.stop - first.start) * self.shape[1] * self.shape[2]
+
+    def __getitem__(self, rows: slice) -> Array:
+        part = flat(as_array(self.values[rows], self.name), 2)
+        part = part if self.thinned is None else part[:, self.thinned]
+        return part if is_device_tensor(part) else np.ascontiguousarray(part)
+
+
+def _as_samples(values: Any, fiducials: int, event: tuple[int, ...], name: str) -> _Samples:
+    if isinstance(values, OnDisk):
+        name = f"{name} ({values.source})"
+    if not (hasattr(values, "shape") and hasattr(values, "dtype")):
+        values = as_array(values, name)
+    if tuple(values.shape[:1]) == (1,) and fiducials > 1:
+        values = shared_by(as_array(values, name), fiducials)
+    check_samples(tuple(values.shape), fiducials, event, name)
+    as_array(values[:0], name)  # refuses what is not made of real numbers, before the work begins
+    return _Samples(name, values)
+
+
+def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
+    r"""Takes as many samples of every candidate as the one with the fewest has, evenly spaced."""
+    fewest = min(s.shape[1] for s in samples.values())
+    return {
+        name: dataclasses.replace(s, thinned=np.arange(fewest) * s.shape[1] // fewest) if s.shape[1] > fewest else s
+        for name, s in samples.items()
+    }
+
+
+def _pooled(truths: NDArray[np.float64], samples: Mapping[str, _Samples]) -> tuple[NDArray, NDArray]:
+    r"""The range of all candidates' samples and the truth, per fiducial."""
+    low, high = truths.copy(), truths.copy()
+    for values in samples.values():
+        for rows in values.blocks:
+            a, b = sample_range(values[rows])
+            low[rows], high[rows] = np.minimum(low[rows], a), np.maximum(high[rows], b)
+    return low, high
+
+
+def _annotated(standings: list[Standing], notes: Mapping[str, list[str]]) -> list[Standing]:
+    r"""Appends notes to the candidates' MIRA rows."""
+    out = []
+    for one in standings:
+        mira = one.scores.get("mira")
+        if mira is not None and notes[one.name]:
+            mira = dataclasses.replace(mira, note="; ".join([mira.note, *notes[one.name]]))
+            one = dataclasses.replace(one, scores={**one.scores, "mira": mira})
+        out.append(one)
+    return out
+
 
 def score(
     truths: ArrayLike,
-    candidates: Mapping[str, ArrayLike],
+    candidates: Mapping[str, Any],
     *,
-    x: ArrayLike | None = None,
+    x: Any | None = None,
     names: Sequence[str] | None = None,
     metrics: Mapping[str, Metric] | Sequence[str] | None = None,
     regions: int = 100,
@@ -34,13 +139,16 @@ def score(
     groups: ArrayLike | None = None,
     reference: ArrayLike | None = None,
     rank_by: str = "tiers",
+    thin: bool = False,
     threads: int | None = None,
 ) -> Result:
     r"""Scores and ranks the samples of several candidates on the same fiducials.
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.
-        candidates: The samples of each candidate, with shape $(L, S, *event)$; $S$ may differ.
+        candidates: The samples of each candidate, with shape $(L, S, *event)$, where $S$ may differ, or
+            $(1, S, *event)$ if all truths share one set. Arrays, tensors, lists, or anything that can be sliced over
+            fiducials, such as a memory map or an HDF5 dataset: it is read in blocks.
         x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
         metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
@@ -52,6 +160,8 @@ def score(
         groups: Labels with shape $(L,)$ of fiducials that share one sample set.
         reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
+        thin: Whether to thin all candidates to the smallest $S$, evenly spaced; by default each is compared with the
+            expectation for its own $S$.
         threads: The number of threads, by default all cores. The result does not depend on it.
 
     Example:
@@ -72,7 +182,9 @@ def score(
     raw = as_array(truths, "truths")
     y = as_truths(raw)
     event = tuple(raw.shape[1:])
-    samples = {name: as_samples(values, len(y), event, f"candidate {name!r}") for name, values in candidates.items()}
+    samples = {name: _as_samples(values, len(y), event, f"candidate {name!r}") for name, values in candidates.items()}
+    if thin:
+        samples = _thin(samples)
     observations = None if x is None else as_array(x, "x")
     if observations is not None and len(observations) != len(y):
         raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
@@ -80,7 +192,7 @@ def score(
     if names is not None and len(names) != y.shape[1]:
         raise UsageError(f"there are {len(names)} names for {y.shape[1]} dimensions")
     labels = None if groups is None else np.asarray(groups)
-    if labels is None and any(len(as_array(s, name)) == 1 < len(y) for name, s in candidates.items()):
+    if labels is None and any(len(values) == 1 < len(y) for values in candidates.values()):
         labels = np.zeros(len(y), int)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
@@ -88,45 +200,58 @@ def score(
     chosen = choose_metrics(metrics, regions, normalize)
     pooled = None
     if any(getattr(m, "normalize", None) == "pooled" for m in chosen.values()):
-        ranges = [sample_range(values) for values in samples.values()]
-        pooled = (
-            np.minimum.reduce([y, *(low for low, _ in ranges)]),
-            np.maximum.reduce([y, *(high for _, high in ranges)]),
-        )
+        pooled = _pooled(y, samples)
     scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]), pooled=pooled)
     for metric in chosen.values():
         scaling.resolve(getattr(metric, "normalize", "auto"))
 
-    blocks = [slice(i, min(i + BLOCK, len(y))) for i in range(0, len(y), BLOCK)]
-
     def work(name: str, rows: slice) -> dict:
         values = samples[name][rows]
+        if isinstance(values, np.ndarray):
+            refuse_non_finite(values, samples[name].name, rows.start)
         block = Block(
             truths=y[rows],
             samples=values,
             index=np.arange(rows.start, rows.stop),
             scaling=scaling,
             seed=seed,
-            name=f"candidate {name!r}",
+            name=samples[name].name,
             groups=None if labels is None else labels[rows],
             x=None if observations is None else observations[rows],
             reference=None if exact is None else lambda: as_host(exact[rows]),
         )
-        if isinstance(values, np.ndarray):
-            refuse_non_finite(values, block.name, rows.start)
         return observe(block, chosen)
 
-    pool = Parallel(n_jobs=threads or available_threads(), backend="threading")
-    outcomes = pool(delayed(work)(name, rows) for name in samples for rows in blocks)
+    copied = max(s.copied for s in samples.values())
+    workers = min(threads or available_threads(), max(1, COPIED_BYTES // max(1, copied)))
+    pool = Parallel(n_jobs=workers, backend="threading")
+    units = [(name, rows) for name, values in samples.items() for rows in values.blocks]
+    outcomes = pool(delayed(work)(name, rows) for name, rows in units)
     standings: list[Standing] = []
-    for i, name in enumerate(samples):
-        mine = outcomes[i * len(blocks) : (i + 1) * len(blocks)]
+    for name in samples:
+        mine = [outcome for (owner, _), outcome in zip(units, outcomes, strict=True) if owner == name]
         standings.append(standing(name, "candidate", mine, chosen, scaling))
+
+    notes: dict[str, list[str]] = {name: [] for name in samples}
+    warnings = []
+    if len({s.shape[1] for s in samples.values()}) > 1:
+        for name, s in samples.items():
+            notes[name].append(f"S = {s.shape[1]}")
+    for name, s in samples.items():
+        effective = autocorrelated(s)
+        if effective is not None:
+            told = f"{effective:.0f} of {s.shape[1]} samples are effective"
+            notes[name].append(f"autocorrelated: {told}")
+            warnings.append(
+                f"{s.name} is autocorrelated: {told}, so its scores deviate from the exact null; thin the chains more"
+            )
+            log.warning("%s", warnings[-1])
     return Result(
         task="samples",
-        standings=standings,
+        standings=_annotated(standings, notes),
         metrics=list(chosen),
         names=None if names is None else list(names),
         rank_by=rank_by,
         seed=seed,
+        warnings=warnings,
     )

@@ -4,10 +4,13 @@ Every random number of a run belongs to a stream named by what it is for (data, 
 the block or fiducial it serves. Nothing depends on the order of the work, the number of workers or a restart.
 """
 
-__all__ = ["fiducial_keys", "generator", "uniforms"]
+__all__ = ["fiducial_keys", "forked", "generator", "uniforms"]
 
 import hashlib
 import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numba import njit
@@ -32,6 +35,28 @@ def generator(seed: int, *purpose: object) -> np.random.Generator:
     """
 
     return np.random.Generator(np.random.PCG64(_digest(seed, purpose)))
+
+
+@contextmanager
+def forked(seed: int, *purpose: object) -> Iterator[None]:
+    r"""Seeds the global random states of Python, NumPy and torch, and puts the old ones back at the end.
+
+    For libraries that know no other randomness; sbi uses two of the three.
+    """
+
+    import torch
+
+    ours = generator(seed, *purpose)
+    python, numpy = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng():
+        try:
+            random.seed(int(ours.integers(2**32)))
+            np.random.seed(int(ours.integers(2**32)))
+            torch.manual_seed(int(ours.integers(2**32)))
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
 @njit(nogil=True, cache=True)

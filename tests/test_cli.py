@@ -3,11 +3,13 @@ r"""The command line: exit codes, sentences, and the folder that explains a run.
 import json
 import sys
 
+import numpy as np
 import pandas as pd
 import pytest
 from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
+from omegaconf import OmegaConf
 
 from mira_bench.cli import _configs, main
 
@@ -155,7 +157,7 @@ def test_multirun(elsewhere):
     assert scores[0] != scores[1]
 
 
-@pytest.mark.parametrize("task", _configs("task"))
+@pytest.mark.parametrize("task", [task for task in _configs("task") if task != "files"])
 def test_every_task_config_composes_and_runs(task):
     few = ["fiducials=12", "samples=8", "regions=4", "metric.c2st.trees=2"]
     assert main([f"task={task}", *few, f"metrics=[{','.join(_configs('metric'))}]", "out=here", "progress=false"]) == 0
@@ -181,3 +183,91 @@ def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
     table = pd.read_csv(elsewhere / "here" / "study.csv")
     assert table.groupby("rule").wins.sum().tolist() == [8, 8, 8]
     assert main([*arguments, "+study.grid.color=[1]"]) == 2
+
+
+HYDRA = ["task=files", "task.truths=truths.npy", "task.candidates={npe: npe.npy}"]
+
+
+@pytest.fixture
+def files(elsewhere, rng):
+    x = rng.normal(size=(60, 2))
+    np.save("truths.npy", x + rng.normal(size=(60, 2)))
+    np.save("npe.npy", x[:, None] + rng.normal(size=(60, 40, 2)))
+    np.save("mcmc.npy", np.repeat(x[:, None] + rng.normal(size=(60, 20, 2)), 5, axis=1))
+    return ["score", "truths.npy", "npe=npe.npy", "mcmc=mcmc.npy", "--regions", "10"]
+
+
+def test_score_leaves_the_folder_of_a_run(elsewhere, files, capsys):
+    assert main([*files, "--out", "here", "--seed", "3", "--names", "Om,s8", "--bounds", "-5,5", "--x", "npe.npy"]) == 0
+    captured = capsys.readouterr()
+    assert "which posterior can be trusted" in captured.out
+    assert "40 to 100 samples" in captured.out
+    assert "warning: candidate 'mcmc' (mcmc.npy) is autocorrelated" in captured.err
+    folder = elsewhere / "here"
+    names = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()}
+    assert names == {
+        "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex", "config.yaml",
+        "provenance.json", "log.txt", "figures/overview.png", "figures/overview.pdf",
+    }  # fmt: skip
+    facts = json.loads((folder / "provenance.json").read_text())
+    assert (facts["task"], facts["seed"]) == ("score", 3)
+    config = OmegaConf.load(folder / "config.yaml")
+    assert config.candidates == {"npe": "npe.npy", "mcmc": "mcmc.npy"}
+    assert config.bounds == [-5, 5]
+    log = (folder / "log.txt").read_text()
+    assert "autocorrelated" in log
+    assert "done in" in log
+    notes = pd.read_csv(folder / "summary.csv").query("metric == 'mira'").note.tolist()
+    assert notes[0] == "normalize=task; S = 40"
+    assert "S = 100; autocorrelated" in notes[1]
+
+
+def test_score_by_hydra_is_the_same(elsewhere, files):
+    assert main([*files, "--out", "a", "--metrics", "mira,tarp", "--normalize", "none", "--thin"]) == 0
+    settings = ["task=files", "task.truths=truths.npy", "task.candidates={npe: npe.npy, mcmc: mcmc.npy}"]
+    settings += ["metrics=[mira,tarp]", "normalize=none", "regions=10", "task.thin=true", "out=b"]
+    assert main(settings) == 0
+    for name in ("summary.csv", "scores.parquet", "ranking.csv", "figures/overview.png"):
+        assert (elsewhere / "a" / name).read_bytes() == (elsewhere / "b" / name).read_bytes()
+    assert pd.read_csv(elsewhere / "a" / "summary.csv").metric.tolist() == ["mira", "tarp"] * 2
+    assert main([*settings, "candidates=[npe]"]) == 0
+    assert pd.read_csv(elsewhere / "b" / "summary.csv").candidate.unique().tolist() == ["npe"]
+
+
+def test_score_has_a_default_folder(elsewhere, files):
+    assert main([*files, "--metrics", "mira"]) == 0
+    (folder,) = (elsewhere / "results" / "runs" / "score").iterdir()
+    assert (folder / "ranking.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score", "truths.npy", "npe.npy"], "name=file"),
+        (["score", "truths.npy", "npe=npe.npy", "npe=mcmc.npy"], "given twice"),
+        (["score", "truths.npy", "npe=gone.npy"], "gone.npy"),
+        (["score", "truths.npy", "npe=npe.npy", "--metrics", "vibes"], "there are: mira, calibration"),
+        (["score", "truths.npy", "npe=npe.npy", "--layout", "SLd"], "npe.npy has shape (60, 40, 2): 40 fiducials"),
+        (["score", "truths.npy", "npe=npe.npy", "--regions", "0"], "regions=0"),
+        (["score", "truths.npy", "npe=npe.npy", "--bounds", "5,-5"], "low < high"),
+        (["score", "truths.npy", "npe=npe.npy", "--out", "/dev/null/x"], "/dev/null/x"),
+        (["task=files"], "task.truths= and task.candidates="),
+        ([*HYDRA, "fiducials=3"], "fiducials="),
+        ([*HYDRA, "dry=true"], "dry="),
+        ([*HYDRA, "candidates=[a]"], "there are: npe"),
+        ([*HYDRA, "task.layout=x"], "layout='x'"),
+        (["task=files", "task.truths=truths.npy", "task.candidates={}"], "no candidates"),
+    ],
+)
+def test_bad_files_exit_with_2(files, arguments, words, capsys):
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_bad_options_of_score_exit_with_2(files):
+    for wrong in (["--layout", "dLS"], ["--nonsense"], ["--seed", "x"]):
+        with pytest.raises(SystemExit) as stop:
+            main([*files, *wrong])
+        assert stop.value.code == 2

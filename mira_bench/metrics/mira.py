@@ -290,7 +290,9 @@ class Mira:
     def null(self, block: Block) -> Null:
         r"""Lets every point of the first fiducials play the truth."""
         fiducials = NULL_POINTS // (self.regions * block.samples.shape[1])
-        few = block.part(np.flatnonzero(block.index < np.clip(fiducials, *NULL_FIDUCIALS)))
+        few = block.first(int(np.clip(fiducials, *NULL_FIDUCIALS)))
+        if len(few.truths) == 0:
+            return Null(np.zeros(REPLICATES), 0)
         dim = block.truths.shape[1]
         result = play(
             few.truths, few.samples, few.scale(self.normalize), few.centers(self.centers, self.regions),

@@ -269,3 +269,15 @@ def test_integer_and_constant_input(rng):
     truths[:, 1] = samples[:, :, 1] = 7.0
     result = mb.mira(truths, samples)
     assert abs(result.score - result.expected) < 4 * result.stderr
+
+
+def test_the_null_of_blocks_without_its_fiducials(rng):
+    r"""The null is found on the first 256 fiducials; a rescaling by the samples must not stumble over later blocks."""
+    truths, samples = rng.normal(size=(450, 2)), rng.normal(size=(450, 20, 2))
+    for normalize in ("joint", "pooled", "samples"):
+        blocks = mb.score(truths, {"a": samples}, metrics={"mira": mb.Mira(regions=5, normalize=normalize)})
+        if normalize != "pooled":
+            whole = mb.mira(truths, samples, regions=5, normalize=normalize)
+            assert blocks.standings[0].mira.score == pytest.approx(whole.score)
+            assert blocks.standings[0].mira.null_stderr == pytest.approx(whole.null_stderr)
+        assert blocks.standings[0].mira.null.count == 256

@@ -1,0 +1,106 @@
+r"""Samples in the order of a Markov chain: how many independent ones they are worth."""
+
+__all__ = ["autocorrelated", "effective_samples"]
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft, special, stats
+
+from .arrays import Array, as_array, as_host, flat
+from .streams import generator
+
+FIDUCIALS = 32  # the effective sample size is found on so many fiducials, evenly spaced
+PARAMETERS = 64  # and on so many parameters
+FEWEST = 8  # with fewer samples there are no autocorrelations to speak of
+ENOUGH = 0.5  # of the samples
+
+
+def _autocorrelations(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""The autocorrelations of split chains $(2, n, p)$ at all lags, $(n, p)$, with the variance between halves."""
+    count = z.shape[1]
+    centered = z - z.mean(axis=1, keepdims=True)
+    spectrum = fft.rfft(centered, fft.next_fast_len(2 * count, real=True), axis=1)
+    covariance = fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :count].mean(axis=0) / count
+    within = covariance[0] * count / (count - 1)
+    total = covariance[0] + z.mean(axis=1).var(axis=0, ddof=1)
+    # A constant parameter has no variance: it counts as independent.
+    ratio = np.divide(within - covariance, total, out=np.ones_like(covariance), where=total > 1e-12)
+    rho = 1 - ratio
+    rho[0] = 1.0
+    return np.asarray(rho)
+
+
+def _effective(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""The bulk effective sample size of chains $(S, p)$, one per column: $(p,)$."""
+    half = len(chains) // 2
+    split = np.concatenate([chains[:half], chains[-half:]])
+    # Ranks in place of values: heavy tails do not matter, and the result does not depend on the parameterization.
+    z = special.ndtri((stats.rankdata(split, axis=0) - 0.375) / (2 * half + 0.25))
+    rho = _autocorrelations(z.reshape(2, half, -1))
+    even, odd = rho[: half // 2 * 2 : 2], rho[1 : half // 2 * 2 : 2]
+    pairs = even + odd
+    # Geyer's initial sequence: sums of neighbors are positive and decrease for a reversible chain, so the first one
+    # that is not positive ends the sum, and one that increases is noise.
+    positive = np.logical_and.accumulate(pairs > 0, axis=0)
+    monotone = np.minimum.accumulate(np.where(positive, pairs, np.inf), axis=0)
+    end = positive.sum(axis=0)
+    last = even[np.minimum(end, len(even) - 1), np.arange(even.shape[1])]
+    tau = 2 * np.where(positive, monotone, 0.0).sum(axis=0) - 1
+    tau += np.where(end < len(even), np.maximum(last, 0.0), 0.0)
+    return np.asarray(2 * half / np.maximum(tau, 1 / np.log10(2 * half)))
+
+
+def effective_samples(samples: Array) -> float:
+    r"""Returns the effective number of samples per fiducial, if the samples are in the order of a chain.
+
+    The median over fiducials (up to 32) of the smallest bulk effective sample size of a parameter (up to 64), by
+    Geyer's initial monotone sequence on the rank-normalized halves of the chain. Independent samples give about $S$;
+    chains that were joined one behind the other count as one.
+
+    Arguments:
+        samples: The samples, with shape $(L, S, *event)$: an array, a tensor, or what is on disk.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> effective_samples(np.repeat(rng.normal(size=(9, 250, 2)), 4, axis=1)) < 300
+        True
+
+    References:
+        | Practical Markov Chain Monte Carlo (Geyer 1992)
+        | Rank-Normalization, Folding, and Localization: An Improved R-hat (Vehtari et al. 2021)
+        | https://arxiv.org/abs/1903.08008
+    """
+
+    return _median(samples)
+
+
+def _median(samples: Array, shuffle: np.random.Generator | None = None) -> float:
+    fiducials, count = samples.shape[:2]
+    if count < FEWEST:
+        return float(count)
+    smallest = []
+    for l in _chosen(fiducials, FIDUCIALS):
+        values = flat(as_array(samples[l : l + 1], "samples"), 2)[0]
+        part = as_host(values[:, _chosen(values.shape[1], PARAMETERS)])
+        smallest.append(_effective(part if shuffle is None else shuffle.permutation(part)).min())
+    return float(np.median(smallest))
+
+
+def _chosen(count: int, most: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, most).astype(np.intp))
+
+
+def autocorrelated(samples: Array) -> float | None:
+    r"""Returns the effective number of samples if it is less than half of $S$, and none otherwise.
+
+    The smallest of many noisy estimates is too small even for independent samples: .5 S for 50 samples of 10
+    parameters. So the same samples in a random order must give twice as much for the order to be the reason.
+    """
+
+    effective = effective_samples(samples)
+    if effective >= ENOUGH * samples.shape[1]:
+        return None
+    # With few fiducials one order is as noisy as the estimate itself: several, and the smallest counts.
+    orders = max(1, FIDUCIALS // samples.shape[0])
+    shuffled = min(_median(samples, generator(0, "order", i)) for i in range(orders))
+    return effective if effective < ENOUGH * shuffled else None

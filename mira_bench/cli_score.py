@@ -1,0 +1,122 @@
+r"""The verb `score`: files of samples in, the folder of a run out."""
+
+__all__ = ["main", "score_files"]
+
+import argparse
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from .errors import UsageError
+from .files import LAYOUTS, Files
+from .metric import Metric
+from .metrics import default_metrics
+from .ranking import RANKINGS
+from .report.folder import conclude, logging_to, save_config
+from .scaling import NORMALIZATIONS
+
+log = logging.getLogger("mira_bench")
+
+EXAMPLES = """\
+examples
+  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc
+  mira-bench score truths.csv npe=npe.parquet --names Om,s8 --bounds=-5,5
+  mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mira-bench score",
+        description="Scores and ranks samples that are already in files. A file that holds several arrays is written "
+        "file:key. Formats: npy, npz, csv, parquet, pt, safetensors, h5, nc (see mira_bench/files.py).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("truths", help="the truths, (L, *event)")
+    parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
+    parser.add_argument("--x", metavar="FILE", help="the observations; their number is checked")
+    parser.add_argument("--names", type=_words, metavar="A,B", help="the parameters to take, or what to call them")
+    parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
+    parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
+    parser.add_argument("--normalize", default="auto", choices=NORMALIZATIONS, help="the scale of distances")
+    parser.add_argument(
+        "--bounds", type=_bounds, metavar="LOW,HIGH", help="the prior box; or a file with a row low, high per parameter"
+    )
+    parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
+    parser.add_argument("--rank-by", default="tiers", choices=RANKINGS, help="tiers, or the paper's order")
+    parser.add_argument("--metrics", type=_words, metavar="A,B", help="by default all of them")
+    parser.add_argument("--thin", action="store_true", help="thin all candidates to the smallest S")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/score/<time>")
+    return parser
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _bounds(text: str) -> str | list[float]:
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        return text  # a file
+    return [low, high]
+
+
+def _candidates(words: Sequence[str]) -> dict[str, str]:
+    candidates: dict[str, str] = {}
+    for word in words:
+        name, equals, source = word.partition("=")
+        if not (name and equals and source):
+            raise UsageError(f"{word!r} is not a candidate: write name=file, for example npe=npe.npy")
+        if name in candidates:
+            raise UsageError(f"candidate {name!r} is given twice: {candidates[name]} and {source}")
+        candidates[name] = source
+    return candidates
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    # argparse takes the -5,5 of `--bounds -5,5` for an option.
+    words = list(arguments)
+    for i in range(len(words) - 1, 0, -1):
+        if words[i - 1] == "--bounds":
+            words[i - 1 : i + 1] = [f"--bounds={words[i]}"]
+    return words
+
+
+def score_files(files: Files, metrics: Mapping[str, Metric], out: Path, *, task: str, seed: int, rank_by: str) -> None:
+    r"""Scores files and writes the folder, whose log is open already."""
+
+    start = time.perf_counter()
+    log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
+    result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
+    conclude(result, out, task, time.perf_counter() - start)
+
+
+def main(arguments: Sequence[str]) -> int:
+    r"""Runs the verb and returns its exit code."""
+
+    from .cli import _choose
+
+    asked = _parser().parse_intermixed_args(_joined(arguments))
+    existing = default_metrics(asked.regions, asked.normalize)
+    metrics = {name: existing[name] for name in _choose("metric", asked.metrics, list(existing))}
+    files = Files(
+        truths=asked.truths,
+        candidates=_candidates(asked.candidates),
+        x=asked.x,
+        names=asked.names,
+        layout=asked.layout,
+        fiducial=asked.fiducial,
+        bounds=asked.bounds,
+        thin=asked.thin,
+    )
+    out = asked.out or Path("results", "runs", "score", time.strftime("%Y-%m-%d_%H-%M-%S"))
+    with logging_to(out):
+        settings = vars(files) | {"normalize": asked.normalize, "regions": asked.regions, "seed": asked.seed}
+        save_config(settings | {"rank_by": asked.rank_by, "metrics": list(metrics)}, out)
+        score_files(files, metrics, out, task="score", seed=asked.seed, rank_by=asked.rank_by)
+    return 0
