@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -84,5 +85,6 @@ def test_what_it_cannot_do_it_says(rng):
 
 def test_importing_the_package_imports_no_learner():
     code = "import sys, mira_bench; print([m for m in ('sbi', 'sklearn', 'torch') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    root = Path(mb.__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
