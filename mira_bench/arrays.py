@@ -157,5 +157,6 @@ def refuse_non_finite(values: np.ndarray, name: str, first: int = 0) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
-        at = f"fiducial {first + where[0]}" + (f", sample {where[1]}" if values.ndim > 2 else "")
-        raise UsageError(f"{name}: {values[where]} at {at}; finite numbers are needed")
+        row = (first + where[0], *where[1:])
+        at = f"fiducial {row[0]}, sample {row[1]}" if values.ndim > 2 else f"index {row}"
+        raise UsageError(f"{name} is {values[where]} at {at}; finite numbers are needed")

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from .arrays import Array, as_array
 from .errors import UsageError
 from .streams import forked, generator
-from .task import BLOCK
+
+BATCH = 100  # observations that are sampled at once
 
 
 def draw(posterior: Any, x: Array, samples: int, *, seed: int = 0) -> NDArray[np.floating]:
@@ -42,8 +43,8 @@ def draw(posterior: Any, x: Array, samples: int, *, seed: int = 0) -> NDArray[np
         raise UsageError("x holds no observations")
     parts = []
     # Blocks bound the memory of networks, and a longer x extends a shorter one.
-    for start in range(0, len(x), BLOCK):
-        part = x[start : start + BLOCK]
+    for start in range(0, len(x), BATCH):
+        part = x[start : start + BATCH]
         with forked(seed, "draw", start):
             values = _draw(posterior, part, int(samples), generator(seed, "draw samples", start))
         values = np.asarray(as_array(values, "the posterior's samples"))

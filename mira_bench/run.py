@@ -86,7 +86,8 @@ class Plan:
             return spec
         normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
         # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one.
-        by_truths = hasattr(metric, "normalize") and normalize in ("others", "truths", "scalar", "pooled")
+        by_truths = getattr(metric, "scaled", hasattr(metric, "normalize"))
+        by_truths = by_truths and normalize in ("others", "truths", "scalar", "pooled")
         by_truths |= getattr(metric, "centers", None) == "prior"
         by_truths |= metric.name == "calibration" and scaling.task is None  # its trend needs a common range
         ruler = digest(scaling.truths, *(scaling.pooled or ())) if by_truths else None

@@ -111,7 +111,7 @@ def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     with pytest.warns(RuntimeWarning):
         code = main(["--config-dir", "conf", "task=broken", "out=here", "metric.c2st.trees=2", "progress=false"])
     assert code == 1
-    assert "bad failed: candidate 'bad': nan at fiducial 0, sample 0" in capsys.readouterr().err
+    assert "bad failed: candidate 'bad' is nan at fiducial 0, sample 0" in capsys.readouterr().err
     ranking = pd.read_csv(elsewhere / "here" / "ranking.csv").set_index("candidate")
     assert ranking.verdict["bad"] == "failed"
     assert ranking.verdict["good"] == "no miscalibration found"
@@ -208,6 +208,7 @@ def test_score_leaves_the_folder_of_a_run(elsewhere, files, capsys):
     assert names == {
         "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex", "config.yaml",
         "provenance.json", "log.txt", "figures/overview.png", "figures/overview.pdf",
+        "figures/sbc.png", "figures/sbc.pdf",
     }  # fmt: skip
     facts = json.loads((folder / "provenance.json").read_text())
     assert (facts["task"], facts["seed"]) == ("score", 3)

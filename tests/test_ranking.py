@@ -145,7 +145,7 @@ def test_score_survives_what_users_do(rng):
         ({"a": samples}, {"x": np.zeros(3)}, "3 observations"),
         ({"a": samples}, {"names": ["m"]}, "1 names for 2 dimensions"),
         ({"a": samples}, {"groups": [0]}, "one label per fiducial"),
-        ({"a": np.where(np.arange(20)[:, None, None] == 7, np.nan, samples)}, {}, "'a': nan at fiducial 7"),
+        ({"a": np.where(np.arange(20)[:, None, None] == 7, np.nan, samples)}, {}, "'a' is nan at fiducial 7"),
     ]:
         with pytest.raises(mb.UsageError, match=words):
             mb.score(truths, candidates, **extra)

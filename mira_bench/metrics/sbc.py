@@ -192,6 +192,11 @@ class Sbc:
     def __post_init__(self) -> None:
         _check(self.marginals, self.projections)
 
+    @property
+    def scaled(self) -> bool:
+        r"""Whether the ranks depend on the scale: those of the marginals do not."""
+        return self.projections > 0
+
     def observe(self, block: Block) -> Record:
         ranks = _ranks(
             block.truths, block.samples, block.scaling, self.normalize, self.marginals, self.projections,

@@ -232,7 +232,7 @@ def test_one_fiducial(rng):
         (np.zeros((3, 2)), np.zeros((3, 0, 2)), "no samples"),
         (np.zeros((0, 2)), np.zeros((0, 5, 2)), "at least one fiducial"),
         (np.zeros((3, 0)), np.zeros((3, 5, 0)), "size zero"),
-        (np.full((3, 2), np.nan), np.zeros((3, 5, 2)), "truths: nan at fiducial 0"),
+        (np.full((3, 2), np.nan), np.zeros((3, 5, 2)), "truths is nan at index"),
         (np.zeros((3, 2)), np.array([["a"]]), "real numbers"),
         ([[1.0], [2.0, 3.0]], np.zeros((2, 5, 1)), "rectangular"),
         (np.zeros((3, 2), complex), np.zeros((3, 5, 2)), "real numbers"),
