@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from .errors import UsageError
-from .kernels import CHUNK, count_chebyshev, count_l1_pair, count_pair, relative
+from .kernels import CHUNK, count_chebyshev, count_l1_pair, count_pair, count_within_chebyshev, relative
 
 DISTANCES = "l2, l1, chebyshev, cosine, minkowski(p), or a function of (points, center)"
 UNROLLED = 16  # dimensions up to which a kernel is compiled for their exact number
@@ -64,13 +64,14 @@ def _count_boxes(
     inverse: NDArray,
     offsets: NDArray,
     largest: bool,
+    generic: bool,
     unroll: tuple[int, ...],
     closer: NDArray,
     equal: NDArray,
 ) -> int:
     r"""Counts under l1 or, if `largest`, the Chebyshev distance; returns a non-finite sample's index, or -1."""
     count, (regions, dim) = samples.shape[0], offsets.shape
-    z = np.empty(dim * CHUNK, np.float32)
+    z = np.ones(dim * CHUNK, np.float32)
     sign, twice = np.empty((regions + 1) * dim, np.float32), np.zeros((regions + 1) * dim, np.float32)
     gap = np.zeros((regions + 1) * dim, np.float32)
     for r in range(regions):
@@ -88,12 +89,16 @@ def _count_boxes(
         bad = relative(samples, truth, inverse, start, stop, z)
         if bad >= 0:
             return bad
+        # Around centers of a continuous law, only a sample that shares a coordinate with the truth can be as far.
+        ties = not generic or np.any(z[: dim * CHUNK] == 0)
         for r in range(0, regions, 1 if largest else 2):
             if largest:
                 one = slice(r * dim, (r + 1) * dim)
-                inside, surface = count_chebyshev(z, sign[one], gap[one], far[one], stop - start, unroll)
+                inside = count_chebyshev(z, sign[one], gap[one], far[one], stop - start, unroll)
                 closer[r] += inside
-                equal[r] += surface
+                if ties:
+                    within = count_within_chebyshev(z, sign[one], gap[one], far[one], stop - start, unroll)
+                    equal[r] += within - inside
                 continue
             two = slice(r * dim, (r + 2) * dim)
             count_l1_pair(z, sign[two], twice[two], stop - start, unroll, found)
@@ -209,6 +214,7 @@ def count_closer(
     inverse: NDArray[np.float64],
     centers: NDArray[np.float32],
     distance: Distance,
+    generic: bool,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
     r"""Counts the samples of one fiducial that are closer to each center than the truth, and the ties.
 
@@ -219,6 +225,7 @@ def count_closer(
         inverse: What the scale multiplies by.
         centers: The centers in scaled coordinates, with shape $(R, d)$.
         distance: The distance.
+        generic: Whether the centers follow a continuous law, so that ties are copies of the truth.
 
     Returns:
         The counts, each with shape $(R,)$, and the index of a sample that is not finite, or -1.
@@ -230,7 +237,7 @@ def count_closer(
     unroll = (0,) * len(truth)
     if distance.name in ("l1", "chebyshev") and len(truth) <= UNROLLED:
         largest = distance.name == "chebyshev"
-        return closer, equal, _count_boxes(samples, truth, inverse, offsets, largest, unroll, closer, equal)
+        return closer, equal, _count_boxes(samples, truth, inverse, offsets, largest, generic, unroll, closer, equal)
     if distance.name == "cosine" and len(truth) <= UNROLLED:
         return closer, equal, _count_angles(samples, truth, low, inverse, centers, unroll, closer, equal)
     for start in range(0, len(samples), CHUNK):

@@ -5,7 +5,7 @@ the truth. One sort per center gives the ball ranks of all of them. Drawing one 
 the null distribution of anything that is a mean over fiducials, for every $L$, $S$, $R$ and $d$.
 """
 
-__all__ = ["Play", "feature_names", "marginal_axes", "play", "random_axes", "width_effects"]
+__all__ = ["Play", "feature_names", "marginal_axes", "play", "play_histogram", "random_axes", "width_effects"]
 
 from dataclasses import dataclass
 
@@ -158,6 +158,46 @@ def play(
             variance[l] = table.var(axis=0)
             null += table[rng.integers(0, count + 1, size=replicates)]
     return Play(observed, variance, null)
+
+
+@njit(nogil=True, cache=True)
+def _add_ranks(order: NDArray, players: NDArray, rank: NDArray, out: NDArray) -> None:
+    regions, points = order.shape
+    for r in range(regions):
+        for k in range(points):
+            rank[order[r, k]] = k
+        for b in range(len(players)):
+            out[b, rank[players[b]]] += 1
+
+
+def play_histogram(
+    truths: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    centers: Centers,
+    *,
+    distance: Distance = EUCLIDEAN,
+    seed: int,
+    index: NDArray[np.integer],
+    replicates: int = 199,
+) -> NDArray[np.int64]:
+    r"""Returns how often each ball rank occurs for randomly chosen players, with shape $(B, S + 1)$.
+
+    The arguments are those of `play`. Sums over blocks of fiducials are those of all of them.
+    """
+
+    count = samples.shape[1]
+    out = np.zeros((replicates, count + 1), np.int64)
+    rank = np.empty(count + 1, np.int64)
+    with one_blas_thread():
+        for l in range(len(truths)):
+            rng = generator(seed, "histogram players", int(index[l]))
+            points, around = frame(truths[l], samples[l], scale, l, centers, index[l : l + 1], distance)
+            # Ties are broken by position, so positions are random, and players are drawn by position.
+            shuffled = points[rng.permutation(count + 1)]
+            order = np.argsort(far_from(shuffled, around, distance), axis=1)
+            _add_ranks(order, rng.integers(0, count + 1, size=replicates), rank, out)
+    return out
 
 
 WIDTHS = np.array([0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0])

@@ -225,7 +225,7 @@ def ball_ranks(
     on_device = is_device_tensor(samples)
     euclidean = distance.name == "l2"
     fused = dim <= _FUSED[-1] and not on_device and euclidean
-    per_block = max(1, _BLOCK_BYTES // (4 * regions * dim)) if fused else 1
+    per_block = max(1, _BLOCK_BYTES // (4 * regions * dim))
     per_block = min(per_block, -(-fiducials // threads))
     if fused and not (samples.flags.c_contiguous and samples.dtype in (np.float32, np.float64)):
         # These are copied block by block: into another precision, or from one set that all fiducials share.
@@ -250,15 +250,17 @@ def ball_ranks(
             if bad >= 0:
                 refuse(block.start * samples.shape[1] + bad)
             return
-        values = samples[block.start]
-        given = truths[block.start], low[0], 1.0 / width[0], drawn[0]
-        if not euclidean:
-            closer[block], equal[block], bad = count_closer(as_host(values), *given, distance)
-        else:
-            count = _count_torch if on_device else _count_wide
-            closer[block], equal[block], bad = count(values, *given)
-        if bad >= 0:
-            refuse(block.start * samples.shape[1] + bad)
+        for l in range(block.start, block.stop):
+            row = l - block.start if len(low) > 1 else 0
+            given = truths[l], low[row], 1.0 / width[row], drawn[l - block.start]
+            if not euclidean:
+                values = _host(as_host(samples[l]) if on_device else samples[l])
+                closer[l], equal[l], bad = count_closer(values, *given, distance, not centers.own_units)
+            else:
+                count = _count_torch if on_device else _count_wide
+                closer[l], equal[l], bad = count(samples[l], *given)
+            if bad >= 0:
+                refuse(l * samples.shape[1] + bad)
 
     with one_blas_thread():
         if threads > 1 and len(blocks) > 1 and not on_device:

@@ -12,6 +12,7 @@ __all__ = [
     "Pqmass",
     "Sbc",
     "SlicedWasserstein",
+    "Sufficient",
     "Tarp",
     "TwoSample",
     "TwoSampleResult",
@@ -24,6 +25,7 @@ __all__ = [
     "lc2st",
     "log_bayes_factor",
     "mira",
+    "mira_sufficient",
     "mmd",
     "pqmass",
     "sbc",
@@ -46,6 +48,7 @@ from .mira import Mira, mira
 from .mmd import Mmd, mmd
 from .pqmass import Pqmass, pqmass
 from .sbc import Sbc, sbc
+from .sufficient import Sufficient, mira_sufficient
 from .tarp import Tarp, tarp
 from .two_sample import TwoSample, TwoSampleResult
 from .wasserstein import SlicedWasserstein, Wasserstein, sliced_wasserstein, wasserstein
