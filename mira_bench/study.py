@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 from .errors import UsageError
 from .progress import Progress
 from .ranking import rank
+from .report.figures import power_figure, save
 from .report.provenance import provenance
 from .report.tables import markdown
 from .result import Result
@@ -33,27 +34,46 @@ def _settings(grid: Mapping[str, list[Any]], repeats: int, first: int) -> Iterat
             yield dict(zip(grid, values, strict=True)) | {"seed": first + repeat}
 
 
-def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> dict[str, Any]:
+def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
+    r"""Who is ranked first by each rule."""
     result: Result = run(**(arguments | setting))
     winner = {
         by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
     }
     energies = {s.name: s.energy.score for s in result.standings if s.energy is not None}
-    return setting | winner | {"energy": min(energies, key=lambda name: energies[name])}
+    return [setting | winner | {"energy": min(energies, key=lambda name: energies[name])}]
 
 
-def _summarize(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _pvalues(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
+    r"""The p-value of every metric for every candidate."""
+    summary = run(**(arguments | setting)).summary
+    rows = summary[["candidate", "metric", "pvalue"]].itertuples(index=False)
+    return [setting | {"candidate": r.candidate, "metric": r.metric, "pvalue": r.pvalue} for r in rows]
+
+
+def _share(counts: pd.DataFrame) -> pd.DataFrame:
+    counts["stderr"] = (counts["share"] * (1 - counts["share"]) / counts["runs"]) ** 0.5
+    return counts
+
+
+def _count_winners(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     r"""How often each candidate wins, per setting and rule, with the binomial standard error."""
     long = runs.melt(id_vars=[*keys, "seed"], value_vars=["mira", "energy", "tiers"], var_name="rule")
     counts = long.groupby([*keys, "rule", "value"], sort=False).size().rename("wins").reset_index()
     counts = counts.rename(columns={"value": "winner"})
     counts["runs"] = counts.groupby([*keys, "rule"])["wins"].transform("sum")
     counts["share"] = counts["wins"] / counts["runs"]
-    counts["stderr"] = (counts["share"] * (1 - counts["share"]) / counts["runs"]) ** 0.5
-    return counts
+    return _share(counts)
 
 
-def _display(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+def _count_rejections(runs: pd.DataFrame, keys: list[str], level: float) -> pd.DataFrame:
+    r"""How often each metric rejects each candidate, per setting, with the binomial standard error."""
+    runs = runs.assign(rejected=runs["pvalue"] < level)
+    groups = runs.groupby([*keys, "candidate", "metric"], sort=False)["rejected"]
+    return _share(groups.agg(runs="size", share="mean").reset_index())
+
+
+def _show_winners(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     r"""One row per setting, one column per rule: who wins how often."""
 
     def cell(part: pd.DataFrame) -> str:
@@ -69,12 +89,21 @@ def _display(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    r"""One row per candidate and metric, one column per setting."""
+    wide = table.pivot_table(index=["candidate", "metric"], columns=keys, values="share", sort=False)
+    wide.columns = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in wide.columns]
+    return wide.map(lambda share: f"{share:.0%}").reset_index()
+
+
 def study(cfg: "DictConfig", out: Path, task_name: str, arguments: dict[str, Any]) -> None:
-    r"""Repeats a run over the grid and the seeds of `cfg.study`, and writes who wins by each rule.
+    r"""Repeats a run over the grid and the seeds of `cfg.study`, and writes one table (and for power a figure).
 
     Arguments:
-        cfg: The config of the experiment; `cfg.study` has a `grid` (setting to values) and `repeats`.
-        out: The folder for `study.csv` (one row per setting, rule and winner), `study.md` and `runs.csv`.
+        cfg: The config of the experiment. `cfg.study` has a `grid` (setting to values), `repeats`, and what to
+            `measure`: `winners`, who is ranked first by each rule, or `power`, how often each metric rejects each
+            candidate at `level`.
+        out: The folder for `study.csv`, `study.md` and `runs.csv`.
         task_name: The name of the task.
         arguments: The arguments of `run` that the grid does not change.
     """
@@ -83,6 +112,9 @@ def study(cfg: "DictConfig", out: Path, task_name: str, arguments: dict[str, Any
     unknown = set(grid) - {"fiducials", "samples"}
     if unknown:
         raise UsageError(f"study.grid cannot vary {sorted(unknown)[0]!r}; it can vary fiducials and samples")
+    if cfg.study.measure not in ("winners", "power"):
+        raise UsageError(f"study.measure={cfg.study.measure!r} is not one of winners, power")
+    power = cfg.study.measure == "power"
     settings = list(_settings(grid, int(cfg.study.repeats), int(cfg.seed)))
     shared = arguments | {"workers": 1, "keep_samples": False}
     start = time.perf_counter()
@@ -90,15 +122,22 @@ def study(cfg: "DictConfig", out: Path, task_name: str, arguments: dict[str, Any
     rows = []
     with Progress(cfg.progress) as bars:
         bars.add("runs", len(settings))
-        for row in pool(delayed(_winners)(shared, setting) for setting in settings):
-            rows.append(row)
+        for part in pool(delayed(_pvalues if power else _winners)(shared, setting) for setting in settings):
+            rows += part
             bars.advance("runs", 1)
-    runs = pd.DataFrame(rows)
-    table = _summarize(runs, list(grid))
-    shown = markdown(_display(table, list(grid)))
+    runs, keys = pd.DataFrame(rows), list(grid)
+    if power:
+        table = _count_rejections(runs, keys, cfg.study.level)
+        shown = markdown(_show_rejections(table, keys))
+        note = f"Share of {cfg.study.repeats} repeats in which a metric rejects at the {cfg.study.level:.0%} level, by "
+        note += f"{' and '.join(keys)}. The rows of a perfect candidate are false alarms."
+        save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
+    else:
+        table = _count_winners(runs, keys)
+        shown = markdown(_show_winners(table, keys))
+        note = f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
     runs.to_csv(out / "runs.csv", index=False)
     table.to_csv(out / "study.csv", index=False)
-    note = f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
     (out / "study.md").write_text(f"# {task_name}\n\n{shown}\n{note}\n", encoding="utf-8")
     seconds = time.perf_counter() - start
     facts = provenance(task=task_name, seed=cfg.seed, seconds=seconds)

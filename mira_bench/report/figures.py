@@ -1,11 +1,12 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["overview", "save", "sbc_histograms"]
+__all__ = ["overview", "power_figure", "save", "sbc_histograms"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -136,3 +137,31 @@ def sbc_histograms(result: "Result") -> Figure:
 def _columns(pvalues: list[np.ndarray]) -> list[int]:
     smallest = np.min(pvalues, axis=0)
     return sorted(np.argsort(smallest, kind="stable")[:PANELS].tolist())
+
+
+def power_figure(table: pd.DataFrame, level: float) -> Figure:
+    r"""Draws how often each metric rejects each candidate, over the number of fiducials: one panel a candidate."""
+
+    candidates, metrics = list(table["candidate"].unique()), list(table["metric"].unique())
+    columns = min(3, len(candidates))
+    rows = -(-len(candidates) // columns)
+    figure = Figure(figsize=(3.4 * columns + 1.6, 2.9 * rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel()
+    for panel, candidate in zip(panels, candidates, strict=False):
+        panel.axhline(level, color="gray", ls=":", lw=1)
+        for i, metric in enumerate(metrics):
+            part = table[(table["candidate"] == candidate) & (table["metric"] == metric)]
+            panel.errorbar(
+                part["fiducials"], part["share"], part["stderr"], marker="os^vD*P"[i % 7], ms=4, lw=1.3, capsize=2,
+                color=COLORS[i % len(COLORS)], label=metric,
+            )  # fmt: skip
+        panel.set_title(candidate)
+        panel.set_xscale("log", base=2)
+        panel.set_xticks(sorted(table["fiducials"].unique()), [str(f) for f in sorted(table["fiducials"].unique())])
+    for panel in panels[len(candidates) :]:
+        panel.set_axis_off()
+    figure.supxlabel("fiducials L")
+    figure.supylabel(f"share of rejections at {level:.0%}")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure

@@ -1,6 +1,7 @@
-r"""Gaussian toys: the paper's Section 4.1 and a conjugate model."""
+r"""Gaussian toys: the paper's Section 4.1, a conjugate model, and a correlated one."""
 
-__all__ = ["Conjugate", "ConjugateCandidate", "Toy", "ToyCandidate"]
+__all__ = ["Conjugate", "ConjugateCandidate", "Correlated", "CorrelatedCandidate", "Toy", "ToyCandidate"]
 
 from .conjugate import Conjugate, ConjugateCandidate
+from .correlated import Correlated, CorrelatedCandidate
 from .toy import Toy, ToyCandidate
