@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import mira_bench as mb
+from mira_bench.cli import _configs
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", TEXT, re.S)
@@ -25,3 +26,11 @@ def test_the_blocks_run_in_their_order():
     del sys.modules["readme"]
     assert scope["result"].ranking.verdict.tolist() == ["no miscalibration found", "overconfident"]
     assert isinstance(scope["result"], mb.Result)
+
+
+def test_the_page_of_metrics_runs_and_names_them_all():
+    page = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(code, {})
+    rows = set(re.findall(r"^\| `(\w+)` \|", page, re.M))
+    assert rows == set(_configs("metric"))
