@@ -224,7 +224,7 @@ def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
 
 
 def _dry(cfg: "DictConfig", task_name: str) -> int:
-    from .run import estimate
+    from .estimate import estimate
 
     cost = estimate(**_arguments(cfg, task_name))
     print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")

@@ -11,7 +11,7 @@ from pathlib import Path
 from .errors import UsageError
 from .files import LAYOUTS, Files
 from .metric import Metric
-from .metrics import default_metrics
+from .metrics import choose_metrics
 from .ranking import RANKINGS
 from .report.folder import conclude, logging_to, save_config
 from .scaling import NORMALIZATIONS
@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("truths", help="the truths, (L, *event)")
     parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
-    parser.add_argument("--x", metavar="FILE", help="the observations; their number is checked")
+    parser.add_argument("--x", metavar="FILE", help="the observations, for metrics that look at them")
     parser.add_argument("--names", type=_words, metavar="A,B", help="the parameters to take, or what to call them")
     parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
     parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
@@ -48,7 +48,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
     parser.add_argument("--rank-by", default="tiers", choices=RANKINGS, help="tiers, or the paper's order")
-    parser.add_argument("--metrics", type=_words, metavar="A,B", help="by default all of them")
+    parser.add_argument(
+        "--metrics", type=_words, metavar="A,B", help="by default mira, calibration, tarp, sbc, energy, c2st, mmd"
+    )
     parser.add_argument("--thin", action="store_true", help="thin all candidates to the smallest S")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/score/<time>")
     return parser
@@ -99,11 +101,8 @@ def score_files(files: Files, metrics: Mapping[str, Metric], out: Path, *, task:
 def main(arguments: Sequence[str]) -> int:
     r"""Runs the verb and returns its exit code."""
 
-    from .cli import _choose
-
     asked = _parser().parse_intermixed_args(_joined(arguments))
-    existing = default_metrics(asked.regions, asked.normalize)
-    metrics = {name: existing[name] for name in _choose("metric", asked.metrics, list(existing))}
+    metrics = choose_metrics(asked.metrics, asked.regions, asked.normalize)
     files = Files(
         truths=asked.truths,
         candidates=_candidates(asked.candidates),

@@ -5,7 +5,7 @@ soon as they exist, and samples are dropped unless they are asked to stay. So me
 where it stopped, and neither the order of the work nor the number of workers changes a bit of the result.
 """
 
-__all__ = ["Estimate", "estimate", "run"]
+__all__ = ["Plan", "observe", "run", "standing"]
 
 import dataclasses
 import functools
@@ -100,7 +100,8 @@ class Plan:
         }
 
 
-def _simulate(plan: Plan, block: int) -> Fiducials:
+def simulate(plan: Plan, block: int) -> Fiducials:
+    r"""Returns a block of fiducials, from the store or fresh."""
     spec = plan.spec("fiducials", block)
     stored = plan.store.get(spec)
     if stored is None:
@@ -201,7 +202,7 @@ def _extras(
     return extras
 
 
-def _work(
+def work(
     plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling
 ) -> tuple[str, int, dict[str, Outcome] | None, str, float]:
     r"""Samples and scores one candidate on one block; a failure is a reason, not an exception."""
@@ -317,13 +318,13 @@ def _execute(
 
     def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
         try:
-            yield from _parallel(_work, calls(plan.candidates), workers, backend)
+            yield from _parallel(work, calls(plan.candidates), workers, backend)
             return
         except BrokenProcessPool:
             log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
         for name in plan.candidates:
             try:
-                yield from _parallel(_work, calls([name]), workers, backend)
+                yield from _parallel(work, calls([name]), workers, backend)
             except BrokenProcessPool:
                 yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
 
@@ -343,7 +344,8 @@ def _execute(
     return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds
 
 
-def _check(plan: Plan, workers: int, rank_by: str) -> None:
+def check_plan(plan: Plan, workers: int, rank_by: str) -> None:
+    r"""Raises a sentence about what cannot be run."""
     if workers < 1:
         raise UsageError(f"workers={workers}: at least one is needed")
     if not plan.candidates:
@@ -362,7 +364,7 @@ def _check(plan: Plan, workers: int, rank_by: str) -> None:
             raise UsageError(f"device={plan.device!r} cannot be used: {reason}") from error
 
 
-def _make_plan(
+def make_plan(
     task: Task,
     candidates: Mapping[str, Candidate],
     metrics: Mapping[str, Metric] | Sequence[str] | None,
@@ -375,6 +377,7 @@ def _make_plan(
     controls: bool,
     name: str | None,
 ) -> Plan:
+    r"""Puts the arguments of `run` together, with the controls, after a check."""
     for key, value in (("fiducials", fiducials), ("samples", samples), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer):
             raise UsageError(f"{key}={value!r}: a whole number is needed")
@@ -441,16 +444,16 @@ def run(
         name: The name of the task.
     """
 
-    plan = _make_plan(task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name)
-    _check(plan, workers, rank_by)
+    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name)
+    check_plan(plan, workers, rank_by)
     everyone = plan.candidates
-    applicable, skipped = _split(plan)
+    applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
     with Progress(progress) as bars:
         bars.add("fiducials", plan.fiducials)
         parts: list[Fiducials] = []
         for block in plan.blocks:
-            parts.append(_simulate(plan, block))
+            parts.append(simulate(plan, block))
             bars.advance("fiducials", plan.count(block))
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
@@ -480,7 +483,7 @@ def run(
     )
 
 
-def _split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
+def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
     r"""Separates the candidates that do not apply to the task, with their reason."""
     reasons = {}
     for name, candidate in plan.candidates.items():
@@ -505,75 +508,3 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: 
             a, b = ranges.reduce(records, scaling).result
             low, high = np.minimum(low, a), np.maximum(high, b)
     return dataclasses.replace(scaling, pooled=(low, high))
-
-
-@dataclass(frozen=True)
-class Estimate:
-    r"""What a run would cost.
-
-    Arguments:
-        seconds: The time per candidate, for all its blocks on one worker.
-        total: The time of the whole run on all workers.
-        disk: The bytes that the store would grow by.
-    """
-
-    seconds: dict[str, float]
-    total: float
-    disk: int
-
-
-def estimate(
-    task: Task,
-    candidates: Mapping[str, Candidate],
-    *,
-    fiducials: int = 1000,
-    samples: int = 500,
-    seed: int = 0,
-    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
-    workers: int = 1,
-    keep_samples: bool = False,
-    controls: bool = True,
-    device: str | None = None,
-    name: str | None = None,
-) -> Estimate:
-    r"""Times the first and the last block of every candidate and returns what the whole run would cost.
-
-    The first block costs more than the later ones, because some nulls are found on the first fiducials only. Nothing
-    is stored. The arguments are those of `run`.
-    """
-
-    plan = _make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name)
-    _check(plan, workers, "tiers")
-    plan = dataclasses.replace(plan, candidates=_split(plan)[0])
-    ends = sorted({0, plan.blocks[-1]})
-    start = time.perf_counter()
-    parts = {block: _simulate(plan, block) for block in ends}
-    simulation = (time.perf_counter() - start) / len(ends) * len(plan.blocks)
-    dim = parts[0].truths.shape[1]
-    # Truths that were not simulated are stood in for: only the range of all of them matters here.
-    truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
-    scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
-    _warm_up(plan, scaling)
-    seconds: dict[str, float] = {}
-    disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
-    for label in plan.candidates:
-        spent = {}
-        for block in ends:
-            _, _, outcomes, reason, spent[block] = _work(plan, label, block, parts[block], scaling)
-            if outcomes is None:
-                raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
-        rest = plan.fiducials - plan.count(0)
-        seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
-        records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
-        disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
-        if keep_samples:
-            disk += 8 * plan.fiducials * plan.samples * dim
-    total = simulation + sum(seconds.values()) / min(workers, len(plan.candidates) * len(plan.blocks))
-    return Estimate(seconds, total, disk)
-
-
-def _warm_up(plan: Plan, scaling: Scaling) -> None:
-    r"""Compiles or loads the kernels, so that their first call is not taken for the price of a block."""
-    few = min(2, len(scaling.truths))
-    samples = generator(0, "warm-up").standard_normal((few, min(plan.samples, 8), scaling.truths.shape[1]))
-    observe(Block(scaling.truths[:few], samples, np.arange(few), scaling, 0), plan.metrics)

@@ -7,7 +7,7 @@ from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate, Toy, ToyCan
 from omegaconf import OmegaConf
 
 import mira_bench as mb
-from mira_bench.metrics import default_metrics
+from mira_bench.metrics import choose_metrics
 from mira_bench.ranking import COLUMNS, Standing
 from mira_bench.statistics import holm, paired_pvalue
 
@@ -20,7 +20,7 @@ def toy():
         "underconfident": ToyCandidate(variance=2.0),
         "biased": ToyCandidate(bias=5.0),
     }
-    metrics = default_metrics() | {"c2st": mb.C2st(fiducials=2, trees=5)}
+    metrics = choose_metrics(None) | {"c2st": mb.C2st(fiducials=2, trees=5)}
     return mb.run(Toy(), candidates, fiducials=500, samples=200, metrics=metrics, name="gaussian")
 
 
@@ -70,7 +70,7 @@ def test_mira_alone_is_fooled_and_the_tiers_are_not():
     text = (resources.files("mira_bench.configs") / "task" / "conjugate.yaml").read_text()
     config = OmegaConf.create(text).candidates.wide_shifted
     candidate = ConjugateCandidate(width=config.width, shift=config.shift)
-    metrics = {name: metric for name, metric in default_metrics().items() if name != "c2st"}
+    metrics = {name: metric for name, metric in choose_metrics(None).items() if name != "c2st"}
     candidates = {"exact": ConjugateCandidate(), "wide_shifted": candidate}
     result = mb.run(Conjugate(), candidates, fiducials=3000, samples=100, metrics=metrics)
     table = result.ranking.set_index("candidate")

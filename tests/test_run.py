@@ -14,7 +14,7 @@ import pytest
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.run import estimate
+from mira_bench.estimate import estimate
 from mira_bench.store import Store
 from mira_bench.streams import generator
 

@@ -17,9 +17,9 @@ __all__ = [
     "TwoSample",
     "TwoSampleResult",
     "Wasserstein",
+    "all_metrics",
     "c2st",
     "choose_metrics",
-    "default_metrics",
     "energy_score",
     "hpd_coverage",
     "lc2st",
@@ -53,9 +53,11 @@ from .tarp import Tarp, tarp
 from .two_sample import TwoSample, TwoSampleResult
 from .wasserstein import SlicedWasserstein, Wasserstein, sliced_wasserstein, wasserstein
 
+DEFAULT = ("mira", "calibration", "tarp", "sbc", "energy", "c2st", "mmd")
 
-def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric]:
-    r"""Returns the metrics of a run that does not choose its own."""
+
+def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric]:
+    r"""Returns every metric under its name, the default ones first."""
 
     return {
         "mira": Mira(regions=regions, normalize=normalize),
@@ -65,18 +67,25 @@ def default_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Me
         "energy": Energy(normalize=normalize),
         "c2st": C2st(normalize=normalize),
         "mmd": Mmd(normalize=normalize),
+        "sufficient": Sufficient(normalize=normalize),
+        "wasserstein": Wasserstein(normalize=normalize),
+        "sliced_wasserstein": SlicedWasserstein(normalize=normalize),
+        "pqmass": Pqmass(normalize=normalize),
+        "hpd": Hpd(),
+        "evidence": Evidence(),
+        "lc2st": Lc2st(),
     }
 
 
 def choose_metrics(
     metrics: Mapping[str, Metric] | Sequence[str] | None, regions: int = 100, normalize: str = "auto"
 ) -> dict[str, Metric]:
-    r"""Returns the metrics that a user asks for: all default ones, some of them by name, or metrics of their own."""
+    r"""Returns the metrics that a user asks for: the default ones, some by name, or metrics of their own."""
 
     if isinstance(metrics, Mapping):
         return dict(metrics)
-    known = default_metrics(regions, normalize)
-    names = list(known) if metrics is None else [metrics] if isinstance(metrics, str) else list(metrics)
+    known = all_metrics(regions, normalize)
+    names = list(DEFAULT) if metrics is None else [metrics] if isinstance(metrics, str) else list(metrics)
     for name in names:
         if name not in known:
             raise UsageError(f"metric {name!r} does not exist; there are: {', '.join(known)}")

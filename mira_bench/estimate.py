@@ -1,0 +1,90 @@
+r"""What a run would cost, before it is started."""
+
+__all__ = ["Estimate", "estimate"]
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .candidate import Candidate
+from .errors import RunError
+from .metric import Block, Metric
+from .run import Plan, check_plan, make_plan, observe, simulate, split, work
+from .scaling import Scaling, as_bounds
+from .streams import generator
+from .task import Task
+
+
+@dataclass(frozen=True)
+class Estimate:
+    r"""What a run would cost.
+
+    Arguments:
+        seconds: The time per candidate, for all its blocks on one worker.
+        total: The time of the whole run on all workers.
+        disk: The bytes that the store would grow by.
+    """
+
+    seconds: dict[str, float]
+    total: float
+    disk: int
+
+
+def estimate(
+    task: Task,
+    candidates: Mapping[str, Candidate],
+    *,
+    fiducials: int = 1000,
+    samples: int = 500,
+    seed: int = 0,
+    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
+    workers: int = 1,
+    keep_samples: bool = False,
+    controls: bool = True,
+    device: str | None = None,
+    name: str | None = None,
+) -> Estimate:
+    r"""Times the first and the last block of every candidate and returns what the whole run would cost.
+
+    The first block costs more than the later ones, because some nulls are found on the first fiducials only. Nothing
+    is stored. The arguments are those of `run`.
+    """
+
+    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name)
+    check_plan(plan, workers, "tiers")
+    plan = dataclasses.replace(plan, candidates=split(plan)[0])
+    ends = sorted({0, plan.blocks[-1]})
+    start = time.perf_counter()
+    parts = {block: simulate(plan, block) for block in ends}
+    simulation = (time.perf_counter() - start) / len(ends) * len(plan.blocks)
+    dim = parts[0].truths.shape[1]
+    # Truths that were not simulated are stood in for: only the range of all of them matters here.
+    truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
+    scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
+    _warm_up(plan, scaling)
+    seconds: dict[str, float] = {}
+    disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
+    for label in plan.candidates:
+        spent = {}
+        for block in ends:
+            _, _, outcomes, reason, spent[block] = work(plan, label, block, parts[block], scaling)
+            if outcomes is None:
+                raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
+        rest = plan.fiducials - plan.count(0)
+        seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
+        records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
+        disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
+        if keep_samples:
+            disk += 8 * plan.fiducials * plan.samples * dim
+    total = simulation + sum(seconds.values()) / min(workers, len(plan.candidates) * len(plan.blocks))
+    return Estimate(seconds, total, disk)
+
+
+def _warm_up(plan: Plan, scaling: Scaling) -> None:
+    r"""Compiles or loads the kernels, so that their first call is not taken for the price of a block."""
+    few = min(2, len(scaling.truths))
+    samples = generator(0, "warm-up").standard_normal((few, min(plan.samples, 8), scaling.truths.shape[1]))
+    observe(Block(scaling.truths[:few], samples, np.arange(few), scaling, 0), plan.metrics)
