@@ -167,8 +167,20 @@ def test_every_task_config_composes_and_runs(task):
 def test_every_experiment_composes(experiment):
     with initialize_config_module("mira_bench.configs", version_base="1.3"):
         cfg = compose("config", [f"experiment={experiment}"], return_hydra_config=False)
-    for name in cfg.candidates:
+    for name in cfg.candidates or cfg.task.candidates:
         instantiate(cfg.task.candidates[name])
+
+
+def test_the_power_study_at_a_tiny_size(elsewhere):
+    arguments = ["experiment=power", "study.repeats=6", "study.grid.fiducials=[128]", "out=here", "workers=1"]
+    assert main([*arguments, "metrics=[mira,sbc]", "candidates=[exact,narrow,rotated]", "progress=false"]) == 0
+    table = pd.read_csv(elsewhere / "here" / "study.csv").set_index(["candidate", "metric"]).share
+    # At 128 fiducials MIRA sees nearly every narrow and rotated candidate; SBC cannot see the rotated one.
+    assert table["narrow", "mira"] >= 0.5
+    assert table["rotated", "mira"] >= 0.5
+    assert max(table["exact", "mira"], table["exact", "sbc"], table["rotated", "sbc"]) <= 0.5
+    assert (elsewhere / "here" / "figures" / "power.png").stat().st_size > 10000
+    assert main([*arguments, "study.measure=vibes"]) == 2
 
 
 def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
