@@ -5,7 +5,7 @@ __all__ = ["Progress"]
 from types import TracebackType
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.progress import Task as Bar
 from rich.text import Text
@@ -20,6 +20,19 @@ class _Rate(TextColumn):
         return Text(f"{speed:,.0f}/s" if speed and speed >= 10 else f"{speed:.2g}/s" if speed else "")
 
 
+class _Time(TextColumn):
+    def __init__(self) -> None:
+        super().__init__("")
+
+    def render(self, task: Bar) -> Text:
+        seconds, word = (task.elapsed, "") if task.finished else (task.time_remaining, " left")
+        if seconds is None:
+            return Text("")
+        minutes, rest = divmod(int(seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return Text(f"{hours}:{minutes:02d}:{rest:02d}{word}" if hours else f"{minutes}:{rest:02d}{word}")
+
+
 class Progress:
     r"""A context that shows bars if it is enabled and the console is a terminal."""
 
@@ -30,8 +43,7 @@ class Progress:
         if enabled and console.is_terminal:
             self._bars = Bars(
                 TextColumn("{task.description:<18}"), BarColumn(bar_width=30), MofNCompleteColumn(),
-                _Rate(), TextColumn("left"), TimeRemainingColumn(compact=True, elapsed_when_finished=True),
-                console=console,
+                _Rate(), _Time(), console=console,
             )  # fmt: skip
 
     def __enter__(self) -> "Progress":
@@ -48,11 +60,12 @@ class Progress:
     def add(self, name: str, total: int) -> None:
         r"""Adds the bar of a candidate that has `total` fiducials."""
         if self._bars is not None:
-            self._ids[name] = self._bars.add_task(name, total=total)
+            self._ids[name] = self._bars.add_task(name, total=total, start=False)
 
     def advance(self, name: str, count: int) -> None:
         r"""Moves a bar by `count` fiducials."""
         if self._bars is not None:
+            self._bars.start_task(self._ids[name])  # type: ignore[arg-type]
             self._bars.advance(self._ids[name], count)  # type: ignore[arg-type]
 
     def fail(self, name: str) -> None:
