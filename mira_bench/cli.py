@@ -247,9 +247,9 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
     if "_target_" not in cfg.task:
         arguments = _arguments(cfg, task_name)  # before the folder: bad usage leaves nothing behind
     with logging_to(out):
-        save_config(cfg, out)
         if "_target_" in cfg.task:
             return _score_files(cfg, out, task_name)
+        save_config(cfg, out)
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
         start = time.perf_counter()
         if cfg.study is not None:
@@ -276,7 +276,7 @@ def _score_files(cfg: "DictConfig", out: Path, task_name: str) -> int:
     chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(files.candidates))
     files = dataclasses.replace(files, candidates={name: files.candidates[name] for name in chosen})
     metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
-    score_files(files, metrics, out, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
+    score_files(files, metrics, out, cfg, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
     return OK
 
 
@@ -316,7 +316,9 @@ def _hydra(arguments: Sequence[str]) -> int:
 
         codes[-1] = _guard(work)
 
-    sys.argv = [sys.argv[0], *arguments]
+    # Hydra would take normal(-5,1) for a function of its own.
+    law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
+    sys.argv = [sys.argv[0], *(law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments)]
     try:
         job()
     except SystemExit as stop:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from .errors import UsageError
 from .files import LAYOUTS, Files
@@ -89,12 +90,15 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def score_files(files: Files, metrics: Mapping[str, Metric], out: Path, *, task: str, seed: int, rank_by: str) -> None:
-    r"""Scores files and writes the folder, whose log is open already."""
+def score_files(
+    files: Files, metrics: Mapping[str, Metric], out: Path, settings: Any, *, task: str, seed: int, rank_by: str
+) -> None:
+    r"""Scores files and writes the folder, whose log is open already; a failure changes nothing but the log."""
 
     start = time.perf_counter()
     log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
     result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
+    save_config(settings, out)
     conclude(result, out, task, time.perf_counter() - start)
 
 
@@ -116,6 +120,6 @@ def main(arguments: Sequence[str]) -> int:
     out = asked.out or Path("results", "runs", "score", time.strftime("%Y-%m-%d_%H-%M-%S"))
     with logging_to(out):
         settings = vars(files) | {"normalize": asked.normalize, "regions": asked.regions, "seed": asked.seed}
-        save_config(settings | {"rank_by": asked.rank_by, "metrics": list(metrics)}, out)
-        score_files(files, metrics, out, task="score", seed=asked.seed, rank_by=asked.rank_by)
+        settings |= {"rank_by": asked.rank_by, "metrics": list(metrics)}
+        score_files(files, metrics, out, settings, task="score", seed=asked.seed, rank_by=asked.rank_by)
     return 0

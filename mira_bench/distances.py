@@ -50,10 +50,12 @@ def parse_distance(distance: Any) -> Distance:
         power = float(inside) if inside else 2.0
     except ValueError:
         name, power = "", 2.0
-    if not name or (name == "minkowski") != bool(inside) or power < 1:
+    if not name or (name == "minkowski") != bool(inside) or not power >= 1:
         raise UsageError(f"distance={distance!r} is not one of {DISTANCES}; p is at least 1")
     if name == "minkowski" and power in (1.0, 2.0):
         name = "l1" if power == 1 else "l2"
+    if np.isinf(power):
+        name = "chebyshev"
     return Distance(name, power)
 
 

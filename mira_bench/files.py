@@ -246,11 +246,25 @@ class Files:
                 )
         x = None
         if self.x is not None:
-            x = read_file(self.x, self.fiducial, sampled=False).values
+            observations = read_file(self.x, self.fiducial, sampled=False)
+            x = observations.values
             if len(x) != len(truths.values):
                 raise UsageError(
                     f"{self.x} has shape {tuple(x.shape)}: {len(x)} observations for the {len(truths.values)} truths "
                     f"in {self.truths}"
+                )
+            order = _order(observations, truths)
+            x = x if order is None else np.asarray(x[:])[order]
+        if self.names is not None and len(set(self.names)) < len(self.names):
+            raise UsageError(f"--names has a parameter twice: {', '.join(self.names)}")
+        unnamed = [c for c in (truths, *samples.values()) if c.names is None]
+        if self.names is not None and named and unnamed:
+            stored = read_file(named[0].source, self.fiducial, sampled=named[0] is not truths).names or ()
+            places = [stored.index(name) for name in named[0].names or ()]
+            if places != sorted(places):
+                raise UsageError(
+                    f"--names reorders the parameters of {named[0].source}, but {unnamed[0].source} does not name its "
+                    "own: which is which cannot be known"
                 )
         names = named[0].names if named else self.names
         dim = int(np.prod(truths.values.shape[1:]))

@@ -287,8 +287,12 @@ def standing(
     blocks: Sequence[Mapping[str, Outcome]],
     metrics: Mapping[str, Metric],
     scaling: Scaling,
+    shared: bool = False,
 ) -> Standing:
-    r"""Reduces what metrics saw in all blocks of a candidate to its scores."""
+    r"""Reduces what metrics saw in all blocks of a candidate to its scores.
+
+    If fiducials share a sample set, p-values that take them for independent are left out.
+    """
 
     scores = {}
     for key, metric in metrics.items():
@@ -296,6 +300,9 @@ def standing(
         reason = next((o for o in outcomes if isinstance(o, str)), None)
         if reason is None:
             scores[key] = metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling)
+            if shared and getattr(metric, "independent", False):
+                note = f"{scores[key].note}; no p-value: fiducials share a sample set"
+                scores[key] = dataclasses.replace(scores[key], pvalue=math.nan, note=note)
         else:
             scores[key] = Scores(note=f"not computed: {reason}")
     return Standing(name, role, scores)
@@ -470,7 +477,8 @@ def run(
         if key in failures:
             standings.append(Standing(key, role, failure=failures[key]))
         else:
-            standings.append(standing(key, role, outcomes[key], plan.metrics, scaling))
+            shared = parts[0].group is not None
+            standings.append(standing(key, role, outcomes[key], plan.metrics, scaling, shared))
     names = getattr(task, "names", None)
     return Result(
         task=plan.name,

@@ -230,7 +230,7 @@ def score(
     standings: list[Standing] = []
     for name in samples:
         mine = [outcome for (owner, _), outcome in zip(units, outcomes, strict=True) if owner == name]
-        standings.append(standing(name, "candidate", mine, chosen, scaling))
+        standings.append(standing(name, "candidate", mine, chosen, scaling, labels is not None))
 
     notes: dict[str, list[str]] = {name: [] for name in samples}
     warnings = []

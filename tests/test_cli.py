@@ -118,6 +118,26 @@ def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     assert "bad" in json.loads((elsewhere / "here" / "provenance.json").read_text())["failures"]
 
 
+def test_laws_and_distances_need_no_quotes(elsewhere):
+    base = [*SMALL, "candidates=[correct]", "controls=false", "metrics=[mira]", "store=null"]
+    for setting in ("metric.mira.centers=normal(-5,1)", "metric.mira.distance=minkowski(3)", "metric.mira.distance=l1"):
+        assert main([*base, "out=here", setting]) == 0
+        assert setting.split("=")[1] in (elsewhere / "here" / "config.yaml").read_text()
+
+
+def test_a_failed_score_leaves_an_old_folder_alone(elsewhere):
+    rng = np.random.default_rng(0)
+    np.save("y.npy", rng.normal(size=(30, 2)))
+    np.save("good.npy", rng.normal(size=(30, 20, 2)))
+    np.save("short.npy", rng.normal(size=(10, 20, 2)))
+    assert main(["score", "y.npy", "g=good.npy", "--metrics", "mira", "--out", "here"]) == 0
+    before = (elsewhere / "here" / "config.yaml").read_bytes()
+    assert main(["score", "y.npy", "g=short.npy", "--metrics", "mira", "--out", "here"]) == 2
+    assert (elsewhere / "here" / "config.yaml").read_bytes() == before
+    assert "short.npy" in (elsewhere / "here" / "log.txt").read_text()
+    assert main(["score", "y.npy", "g=good.npy", "--metrics", ",", "--out", "here"]) == 2
+
+
 def test_dry(elsewhere, capsys):
     assert main([*SMALL, "dry=true"]) == 0
     text = capsys.readouterr().out

@@ -59,6 +59,12 @@ def test_a_function_is_the_distance_it_computes(rng):
         mb.mira(truths, samples, distance=lambda y, c: np.abs(y - c))
 
 
+def test_the_largest_power_is_the_largest_coordinate(rng):
+    truths, samples = rng.normal(size=(12, 3)), rng.normal(size=(12, 40, 3))
+    ranks = [mb.mira(truths, samples, distance=name).ranks for name in ("minkowski(inf)", "chebyshev")]
+    assert np.array_equal(*ranks)
+
+
 def test_ties_under_every_distance():
     truths, samples = np.ones((3000, 2)), np.ones((3000, 4, 2))
     for name in ORACLES:
@@ -77,7 +83,7 @@ def test_narrow_posteriors_far_from_the_centers(rng):
         assert len(np.unique(result.ranks)) > 100
 
 
-@pytest.mark.parametrize("name", ["l3", "minkowski", "minkowski(0.5)", "minkowski(x)", "l1(2)", 7])
+@pytest.mark.parametrize("name", ["l3", "minkowski", "minkowski(0.5)", "minkowski(nan)", "minkowski(x)", "l1(2)", 7])
 def test_unknown_distances(rng, name):
     with pytest.raises(mb.UsageError, match="minkowski"):
         mb.mira(rng.normal(size=(12, 2)), rng.normal(size=(12, 3, 2)), distance=name)
@@ -168,8 +174,9 @@ def test_one_shared_set_is_not_copied(rng):
     assert np.array_equal(shared.ranks, copied.ranks)
     assert shared.stderr == pytest.approx(copied.stderr)
     assert shared.stderr > 1.2 * shared.per_fiducial.std() / np.sqrt(300)
-    row = mb.score(truths, {"shared": samples}).summary.set_index("metric").loc["calibration"]
-    assert "share a sample set" in row.note
+    rows = mb.score(truths, {"shared": samples}).summary.set_index("metric")
+    assert rows.note[["calibration", "sbc", "tarp"]].str.contains("share a sample set").all()
+    assert rows.pvalue[["sbc", "tarp"]].isna().all()  # they would reject a perfect candidate
 
 
 def test_theory():

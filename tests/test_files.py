@@ -537,3 +537,33 @@ def test_draw_from_a_real_sbi_posterior(rng):
     assert np.array_equal(values, mb.draw(posterior, x, 50))
     result = mb.score(y, {"npe": values})
     assert result.standings[0].energy.informative
+
+
+def test_observations_follow_their_labels(tmp_path, rng):
+    truths, x, samples = rng.normal(size=(40, 2)), rng.normal(size=(40, 2)), rng.normal(size=(40, 30, 2))
+    x += truths
+    np.save(tmp_path / "y.npy", truths)
+    np.save(tmp_path / "s.npy", samples)
+    table = pd.DataFrame({"fiducial": np.arange(40), "a": x[:, 0], "b": x[:, 1]})
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.sample(frac=1, random_state=0).to_csv(tmp_path / "shuffled.csv", index=False)
+    scores = [
+        Files(str(tmp_path / "y.npy"), {"s": str(tmp_path / "s.npy")}, x=str(tmp_path / name))
+        .score(metrics={"mmd": mb.Mmd(against="joint")})
+        .summary.score.iloc[0]
+        for name in ("x.csv", "shuffled.csv")
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_names_cannot_be_mixed(tmp_path, rng):
+    truths = pd.DataFrame({"fiducial": np.arange(20), "a": rng.normal(size=20), "b": rng.normal(size=20)})
+    truths.to_csv(tmp_path / "y.csv", index=False)
+    np.save(tmp_path / "s.npy", rng.normal(size=(20, 30, 2)))
+    files = {"truths": str(tmp_path / "y.csv"), "candidates": {"s": str(tmp_path / "s.npy")}}
+    metrics = {"sbc": mb.Sbc()}
+    assert Files(**files).score(metrics=metrics).names == ["a", "b"]
+    with pytest.raises(mb.UsageError, match="does not name its own"):
+        Files(**files, names=["b", "a"]).score(metrics=metrics)
+    with pytest.raises(mb.UsageError, match="twice"):
+        Files(**files, names=["a", "a"]).score(metrics=metrics)

@@ -82,6 +82,8 @@ def choose_metrics(
 ) -> dict[str, Metric]:
     r"""Returns the metrics that a user asks for: the default ones, some by name, or metrics of their own."""
 
+    if metrics is not None and len(metrics) == 0:
+        raise UsageError("there are no metrics to compute: the list is empty")
     if isinstance(metrics, Mapping):
         return dict(metrics)
     known = all_metrics(regions, normalize)

@@ -188,6 +188,7 @@ class Sbc:
 
     name = "sbc"
     version = 1
+    independent = True  # the p-value takes fiducials for independent
 
     def __post_init__(self) -> None:
         _check(self.marginals, self.projections)

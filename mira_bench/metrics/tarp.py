@@ -77,6 +77,7 @@ class Tarp:
 
     name = "tarp"
     version = 1
+    independent = True  # the p-value takes fiducials for independent
 
     def __post_init__(self) -> None:
         self._mira  # noqa: B018 -- checks the settings

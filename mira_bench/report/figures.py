@@ -44,16 +44,18 @@ def overview(result: "Result") -> Figure:
     colors = _colors(standings)
     names = [s.name for s in standings]
     wide = max(6.0, 1.5 + sum(0.3 + 0.075 * max(map(len, names), default=0) for _ in names))
-    figure = Figure(figsize=(wide, 6.6), layout="constrained")
+    covered = any("tarp" in s.scores for s in standings)
+    figure = Figure(figsize=(wide, 6.6 if covered else 3.5), layout="constrained")
     FigureCanvasAgg(figure)
-    top, bottom = figure.subplots(2, 1)
-    _scores(top, standings, colors)
-    _coverage(bottom, standings, colors)
-    top.set_title(result.task)
+    panels = figure.subplots(2 if covered else 1, 1, squeeze=False)[:, 0]
+    _scores(panels[0], standings, colors, columns=4 if wide > 8 else 2)
+    if covered:
+        _coverage(panels[1], standings, colors)
+    panels[0].set_title(result.task)
     return figure
 
 
-def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:
+def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], columns: int) -> None:
     scored = [s for s in standings if s.mira is not None]
     if not scored:
         axes.set_axis_off()
@@ -75,9 +77,9 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> 
     axes.set_xlim(-0.5, len(scored) - 0.5)
     low = min(0.5, *(s.mira.score for s in scored if s.mira))
     high = max(e, *(s.mira.score for s in scored if s.mira))
-    axes.set_ylim(low - 0.045, max(high + 0.03, e + 1.3 * null.paper_band))
+    axes.set_ylim(low - (0.045 if columns == 4 else 0.07), max(high + 0.03, e + 1.3 * null.paper_band))
     axes.set_ylabel("MIRA score")
-    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=4)
+    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=columns)
 
 
 def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:

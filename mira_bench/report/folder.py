@@ -34,6 +34,9 @@ def logging_to(folder: Path) -> Iterator[None]:
     log.setLevel(logging.INFO)
     try:
         yield
+    except Exception as error:
+        log.error("%s", error)
+        raise
     finally:
         log.removeHandler(handler)
         handler.close()
