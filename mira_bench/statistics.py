@@ -25,7 +25,7 @@ def skewed_interval(values: NDArray[np.floating], stderr: float, level: float) -
     r"""Returns the confidence interval of a mean: Student's, corrected for the skewness of the values.
 
     Scores per fiducial are skewed, and Student's interval then misses on one side. Hall's monotone transformation
-    removes that to second order: at 6 fiducials the 95 % interval covers 94-95 % instead of 92-94 %.
+    removes that to second order: at 6 fiducials the 95 % interval covers 93-96 % instead of 92-94 %.
 
     Arguments:
         values: The values, with shape $(L,)$.
