@@ -6,8 +6,6 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from .arrays import Array
-from .candidate import Posterior
 from .fiducials import Fiducials
 
 BLOCK = 32  # fiducials that are simulated and sampled together, unless the task says otherwise
@@ -32,11 +30,3 @@ class Task(Protocol):
 
     def simulate(self, count: int, rng: np.random.Generator) -> Fiducials:
         r"""Draws `count` fiducials."""
-
-
-class WithPrior(Protocol):
-    def prior_sample(self, count: int, rng: np.random.Generator) -> Array: ...
-
-
-class WithPosterior(Protocol):
-    def exact_posterior(self) -> Posterior: ...

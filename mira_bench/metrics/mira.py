@@ -123,8 +123,7 @@ class MiraResult:
 
         It is exact (up to Monte-Carlo error) for few fiducials (256 with up to 2000 samples) under an exchangeable
         normalization and independent samples; beyond that, and for shared sample sets, the null is normal with its
-        exact variance. With `normalize="others"` the common ruler is taken as given, which is optimistic where it is
-        made of few fiducials: at L = 20, d = 30 a test at 5 % gave 7 %.
+        exact variance. With `normalize="others"` the ruler that fiducials share is taken as given, an approximation.
         """
         fiducials = len(self.per_fiducial)
         deviation = abs(self.score - self.expected) / _stretch(self.scale, self.samples)
