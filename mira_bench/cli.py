@@ -34,6 +34,7 @@ mira_bench: which of these posteriors can I trust, and by how much is it better 
   python -m mira_bench list [tasks|candidates|metrics|experiments]
   python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
   python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
+  python -m mira_bench paper [ID ...|all] [--quick]   the paper's tables and figures: their status, or made again
 
 Examples
   python -m mira_bench                                         the Gaussian toy of the paper
@@ -52,7 +53,11 @@ def _configs(group: str) -> list[str]:
     folder = resources.files("mira_bench.configs") / group
     if not folder.is_dir():
         return []
-    return sorted(f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml"))
+    found = [f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")]
+    for inner in folder.iterdir():
+        if inner.is_dir() and not inner.name.startswith("_"):
+            found += [f"{inner.name}/{name}" for name in _configs(f"{group}/{inner.name}")]
+    return sorted(found)
 
 
 def _task_candidates(task: str) -> list[str]:
@@ -176,6 +181,12 @@ def _score(arguments: Sequence[str]) -> int:
     return score_verb(arguments)
 
 
+def _paper(arguments: Sequence[str]) -> int:
+    from .cli_paper import main as paper_verb
+
+    return paper_verb(arguments, lambda words: _check_keys(words) or _hydra(words))
+
+
 def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
     if asked is None:
         return list(existing)
@@ -253,9 +264,18 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
         start = time.perf_counter()
         if cfg.study is not None:
+            from hydra.core.hydra_config import HydraConfig
+
             from .study import study
 
-            study(cfg, out, task_name, arguments)
+            runs = study(cfg, out, task_name, lambda one: _arguments(one, task_name))
+            if cfg.paper is not None:
+                from omegaconf import OmegaConf
+
+                from .paper.folder import conclude as compare
+
+                item = HydraConfig.get().runtime.choices["experiment"]
+                compare(item, OmegaConf.to_container(cfg.paper, resolve=True), runs, out)
             return OK
         result = run(
             **arguments,
@@ -369,7 +389,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "run": _hydra}
+    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper, "run": _hydra}
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):

@@ -503,11 +503,15 @@ def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
 
 
 def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str) -> Scaling:
-    r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples."""
+    r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
+
+    Controls are left out: showing them must not change the scores of the others.
+    """
     if all(getattr(m, "normalize", None) != "pooled" for m in plan.metrics.values()):
         return scaling
     ranges = _Range()
-    first = dataclasses.replace(plan, metrics={"range": ranges})
+    ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
+    first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked)
     outcomes, failures, _ = _execute(first, parts, scaling, workers, backend, Progress(False))
     low, high = scaling.truths.copy(), scaling.truths.copy()
     for name, blocks in outcomes.items():

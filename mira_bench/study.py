@@ -1,11 +1,12 @@
 r"""Studies: the same run, repeated over seeds and settings, and summarized in one table."""
 
-__all__ = ["study"]
+__all__ = ["Run", "study"]
 
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from joblib import Parallel, delayed
 
-from .errors import UsageError
+from .errors import RunError, UsageError
 from .progress import Progress
 from .ranking import rank
 from .report.figures import power_figure, save
@@ -27,16 +28,52 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mira_bench")
 
+MEASURES = ("winners", "power", "scores")
 
-def _settings(grid: Mapping[str, list[Any]], repeats: int, first: int) -> Iterator[dict[str, Any]]:
-    for values in product(*grid.values()):
-        for repeat in range(repeats):
-            yield dict(zip(grid, values, strict=True)) | {"seed": first + repeat}
+
+@dataclass(frozen=True)
+class Run:
+    r"""One run of a study.
+
+    Arguments:
+        setting: What the study varied: the keys of its grid, its `case` if it has any, and `seed`.
+        result: What the run gave.
+    """
+
+    setting: dict[str, Any]
+    result: Result
+
+
+def _settings(cfg: "DictConfig") -> Iterator[tuple[dict[str, Any], "DictConfig"]]:
+    r"""Yields what varies, and the config that it makes: every case, every point of the grid, every seed."""
+    from omegaconf import OmegaConf
+
+    grid = {str(key): list(values) for key, values in (cfg.study.get("grid") or {}).items()}
+    cases = OmegaConf.to_container(cfg.study.get("cases") or OmegaConf.create({}))
+    assert isinstance(cases, dict)
+    absent = object()
+    unknown = [
+        key
+        for keys in (grid, *cases.values())
+        for key in keys or ()
+        if OmegaConf.select(cfg, str(key), default=absent) is absent
+    ]
+    if unknown:
+        raise UsageError(f"study cannot vary {unknown[0]!r}: the config has no such key")
+    for case, overrides in cases.items() or [(None, None)]:
+        for values in product(*grid.values()):
+            varied = dict(zip(grid, values, strict=True))
+            for repeat in range(int(cfg.study.repeats)):
+                seed = {"seed": int(cfg.seed) + repeat}
+                one = cfg.copy()
+                for key, value in {**(overrides or {}), **varied, **seed}.items():
+                    OmegaConf.update(one, str(key), value, merge=False)
+                yield ({"case": case} if cases else {}) | varied | seed, one
 
 
 def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
     r"""Who is ranked first by each rule."""
-    result: Result = run(**(arguments | setting))
+    result: Result = run(**arguments)
     winner = {
         by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
     }
@@ -46,8 +83,7 @@ def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[st
 
 def _pvalues(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
     r"""The p-value of every metric for every candidate."""
-    summary = run(**(arguments | setting)).summary
-    rows = summary[["candidate", "metric", "pvalue"]].itertuples(index=False)
+    rows = run(**arguments).summary[["candidate", "metric", "pvalue"]].itertuples(index=False)
     return [setting | {"candidate": r.candidate, "metric": r.metric, "pvalue": r.pvalue} for r in rows]
 
 
@@ -96,52 +132,91 @@ def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return wide.map(lambda share: f"{share:.0%}").reset_index()
 
 
-def study(cfg: "DictConfig", out: Path, task_name: str, arguments: dict[str, Any]) -> None:
-    r"""Repeats a run over the grid and the seeds of `cfg.study`, and writes one table (and for power a figure).
-
-    Arguments:
-        cfg: The config of the experiment. `cfg.study` has a `grid` (setting to values), `repeats`, and what to
-            `measure`: `winners`, who is ranked first by each rule, or `power`, how often each metric rejects each
-            candidate at `level`.
-        out: The folder for `study.csv`, `study.md` and `runs.csv`.
-        task_name: The name of the task.
-        arguments: The arguments of `run` that the grid does not change.
-    """
-
-    grid = {str(key): list(values) for key, values in cfg.study.grid.items()}
-    unknown = set(grid) - {"fiducials", "samples"}
-    if unknown:
-        raise UsageError(f"study.grid cannot vary {sorted(unknown)[0]!r}; it can vary fiducials and samples")
-    if cfg.study.measure not in ("winners", "power"):
-        raise UsageError(f"study.measure={cfg.study.measure!r} is not one of winners, power")
-    power = cfg.study.measure == "power"
-    settings = list(_settings(grid, int(cfg.study.repeats), int(cfg.seed)))
-    shared = arguments | {"workers": 1, "keep_samples": False}
-    start = time.perf_counter()
+def _many_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]]) -> tuple[list[Any], list[str]]:
+    r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
+    settings = list(_settings(cfg))
+    measure = _pvalues if cfg.study.measure == "power" else _winners
     pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
     rows = []
     with Progress(cfg.progress) as bars:
         bars.add("runs", len(settings))
-        for part in pool(delayed(_pvalues if power else _winners)(shared, setting) for setting in settings):
+        calls = ((arguments(one) | {"workers": 1, "keep_samples": False}, setting) for setting, one in settings)
+        for part in pool(delayed(measure)(*call) for call in calls):
             rows += part
             bars.advance("runs", 1)
-    runs, keys = pd.DataFrame(rows), list(grid)
-    if power:
-        table = _count_rejections(runs, keys, cfg.study.level)
-        shown = markdown(_show_rejections(table, keys))
-        note = f"Share of {cfg.study.repeats} repeats in which a metric rejects at the {cfg.study.level:.0%} level, by "
-        note += f"{' and '.join(keys)}. The rows of a perfect candidate are false alarms."
-        save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
+    return rows, [key for key in settings[0][0] if key != "seed"]
+
+
+def _whole_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]]) -> list[Run]:
+    r"""Large runs, one after the other, each with all workers; the store keeps what is finished."""
+    settings = list(_settings(cfg))
+    runs = []
+    with Progress(cfg.progress and len(settings) > 1) as bars:
+        bars.add("runs", len(settings))
+        for setting, one in settings:
+            alone = cfg.progress and len(settings) == 1
+            result = run(**arguments(one), backend=cfg.parallel.backend, store=cfg.store, progress=alone)
+            for name, reason in result.failures.items():
+                raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
+            log.info("%s", setting)
+            runs.append(Run(setting, result))
+            bars.advance("runs", 1)
+    return runs
+
+
+def _conclude(out: Path, title: str, shown: str, note: str) -> None:
+    (out / "study.md").write_text(f"# {title}\n\n{shown}\n{note}\n", encoding="utf-8")
+    print(shown + "\n" + note)
+
+
+def study(
+    cfg: "DictConfig", out: Path, task_name: str, arguments: Callable[["DictConfig"], dict[str, Any]]
+) -> list[Run]:
+    r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
+
+    Arguments:
+        cfg: The config of the experiment. `cfg.study` varies any keys of it: `grid` (key to values, all combinations),
+            `cases` (name to key and value), `repeats` (seeds). It says what to `measure`: `winners`, who is ranked
+            first by each rule; `power`, how often each metric rejects each candidate at `level`; `scores`, all scores.
+        out: The folder for the tables.
+        task_name: The name of the task.
+        arguments: Turns a config into the arguments of `run`.
+
+    Returns:
+        The runs, if `scores` are measured; the other studies have too many to keep.
+    """
+
+    measure = cfg.study.measure
+    if measure not in MEASURES:
+        raise UsageError(f"study.measure={measure!r} is not one of {', '.join(MEASURES)}")
+    start = time.perf_counter()
+    runs: list[Run] = []
+    if measure == "scores":
+        runs = _whole_runs(cfg, arguments)
+        tables = [r.result.summary.assign(**{k: str(v) for k, v in r.setting.items()}) for r in runs]
+        pd.concat(tables).to_csv(out / "study.csv", index=False)
     else:
-        table = _count_winners(runs, keys)
-        shown = markdown(_show_winners(table, keys))
-        note = f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
-    runs.to_csv(out / "runs.csv", index=False)
-    table.to_csv(out / "study.csv", index=False)
-    (out / "study.md").write_text(f"# {task_name}\n\n{shown}\n{note}\n", encoding="utf-8")
+        rows, keys = _many_runs(cfg, arguments)
+        frame = pd.DataFrame(rows)
+        if measure == "power":
+            table = _count_rejections(frame, keys, cfg.study.level)
+            note = (
+                f"Share of {cfg.study.repeats} repeats in which a metric rejects at the {cfg.study.level:.0%} level, "
+            )
+            note += f"by {' and '.join(keys)}. The rows of a perfect candidate are false alarms."
+            _conclude(out, task_name, markdown(_show_rejections(table, keys)), note)
+            save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
+        else:
+            table = _count_winners(frame, keys)
+            note = (
+                f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
+            )
+            _conclude(out, task_name, markdown(_show_winners(table, keys)), note)
+        frame.to_csv(out / "runs.csv", index=False)
+        table.to_csv(out / "study.csv", index=False)
     seconds = time.perf_counter() - start
     facts = provenance(task=task_name, seed=cfg.seed, seconds=seconds)
     (out / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-    print(shown + "\n" + note)
     print(f"{seconds:.0f} s. Tables: {out}")
     log.info("done in %.1f s", seconds)
+    return runs

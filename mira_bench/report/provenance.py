@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from datetime import datetime, timezone
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def provenance(**more: Any) -> dict[str, Any]:
 
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": datetime.now(timezone.utc).date().isoformat(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),

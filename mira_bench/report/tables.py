@@ -1,6 +1,6 @@
 r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 
-__all__ = ["console", "display", "markdown", "save"]
+__all__ = ["console", "display", "latex", "markdown", "save"]
 
 import math
 from collections.abc import Callable
@@ -81,7 +81,7 @@ def markdown(table: pd.DataFrame) -> str:
 LATEX = str.maketrans({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#"})
 
 
-def _latex(table: pd.DataFrame) -> str:
+def latex(table: pd.DataFrame) -> str:
     def cell(text: str) -> str:
         return text.translate(LATEX).replace("±", r"$\pm$").replace("σ", r"$\sigma$").replace("|z|", "$|z|$")
 
@@ -125,7 +125,7 @@ def save(result: "Result", folder: Path) -> None:
     table = display(result.ranking)
     title = f"# {result.task}\n\n"
     (folder / "ranking.md").write_text(title + markdown(table) + "\n" + explanation(result) + "\n", encoding="utf-8")
-    (folder / "ranking.tex").write_text(_latex(table), encoding="utf-8")
+    (folder / "ranking.tex").write_text(latex(table), encoding="utf-8")
 
 
 # The columns that fit a terminal narrower than so many characters; the files always have them all.

@@ -1,0 +1,81 @@
+r"""The figures of the paper, with the printed values beside ours."""
+
+__all__ = ["comparison"]
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ..report.figures import COLORS, QUIET
+
+MARKERS = "os^vDPX"
+
+
+def _reference_lines(axes: Axes, part: pd.DataFrame) -> None:
+    r"""The expectation of a perfect candidate with the paper's band, and the lower bound."""
+    expected = part["expected"].median()
+    band = math.sqrt(1 / (18 * part["fiducials"].max()))
+    axes.axhspan(expected - band, expected + band, color="#DDDDDD", lw=0)
+    axes.axhline(expected, color="black", ls="--", lw=1)
+    axes.axhline(0.5, color="gray", ls="--", lw=1)
+
+
+def _panel(axes: Axes, part: pd.DataFrame, x: str, series: str) -> None:
+    ticks, names = list(part[x].unique()), list(part[series].unique())
+    for i, name in enumerate(names):
+        rows = part[part[series] == name]
+        # Side by side, so that neither series nor the printed values hide each other.
+        offset = 0.0 if len(names) == 1 else 0.5 * (i / (len(names) - 1) - 0.5)
+        at = [ticks.index(tick) + offset for tick in rows[x]]
+        color = COLORS[i % len(COLORS)]
+        axes.errorbar(
+            at, rows["ours"], rows["ours_error"], fmt=MARKERS[i % len(MARKERS)], color=color, ms=5, capsize=3, zorder=3,
+            label=str(name),
+        )  # fmt: skip
+        printed = [a + 0.08 for a in at]
+        axes.plot(printed, rows["paper"], "_", color=color, ms=11, mew=2, alpha=0.75)
+    axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
+    axes.set_xlim(-0.6, len(ticks) - 0.4)
+
+
+def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
+    r"""Draws ours (markers with one standard error) and the printed values (bars), one panel per kind of number.
+
+    Arguments:
+        table: The table of `compare`.
+        look: `x`, which of `rows` and `columns` is on the horizontal axis; `label` and `series`, what they are called;
+            `title`.
+    """
+
+    x = "row" if look.get("x", "rows") == "rows" else "column"
+    series = "column" if x == "row" else "row"
+    scores = table[table["is_mira"]]
+    others = [] if x == "column" else [name for name in table["column"].unique() if name not in set(scores["column"])]
+    panels = 1 + len(others)
+    size = (max(5.0, 1.6 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.4 * panels, 3.6)
+    figure = Figure(figsize=size, layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(1, panels, squeeze=False)[0]
+    _reference_lines(grid[0], scores)
+    _panel(grid[0], scores, x, series)
+    grid[0].set_ylabel("MIRA score")
+    for axes, name in zip(grid[1:], others, strict=True):
+        part = table[(table["column"] == name) & ~table["below"]]
+        _panel(axes, part, x, series)
+        axes.set_title(name, fontsize=10)
+    for axes in grid:
+        axes.set_xlabel(look.get("label", ""))
+        if panels > 1:
+            axes.tick_params(axis="x", labelsize=8)
+    handles, labels = grid[0].get_legend_handles_labels()
+    (printed,) = grid[0].plot([], [], "_", color=QUIET, ms=11, mew=2)
+    if len(labels) == 1:
+        labels = ["ours ± standard error"]
+    grid[0].legend([*handles, printed], [*labels, "printed"], title=look.get("series"), fontsize=8, frameon=False)
+    figure.suptitle(look.get("title", ""), fontsize=11)
+    return figure

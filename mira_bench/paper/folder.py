@@ -1,0 +1,183 @@
+r"""What a reproduced item leaves behind: a table in three formats, a figure, notes; and the overview of all items."""
+
+__all__ = ["conclude", "overview_page"]
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from ..report.figures import overview, save
+from ..report.tables import latex, markdown
+from ..study import Run
+from .catalogue import Item, items
+from .compare import DIFFERS, OPEN, compare, ranking_agreement, status
+from .figures import comparison
+
+KEPT = [
+    "row", "column", "paper", "paper_error", "ours", "ours_error", "z", "verdict", "z_printed_bar",
+    "default", "default_error", "expected", "default_expected", "fiducials", "samples", "repeats",
+]  # fmt: skip
+
+
+def _number(value: float, error: float = float("nan")) -> str:
+    if pd.isna(value):
+        return ""
+    small = 0 < abs(value) < 0.01 or abs(value) >= 100
+    text = f"{value:.3g}" if small else f"{value:.4f}"
+    return text if pd.isna(error) else f"{text} ± {error:.2g}" if small else f"{text} ± {error:.4f}"
+
+
+def shown(table: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns the table as people read it: the two values side by side, our defaults, and the verdict."""
+
+    columns = {
+        "": table["row"],
+        "what": table["column"],
+        "paper": [("< " if r.below else "") + _number(r.paper, r.paper_error) for r in table.itertuples()],
+        "ours ± standard error": [_number(r.ours, r.ours_error) for r in table.itertuples()],
+        "z": ["" if pd.isna(z) else f"{z:+.1f}" for z in table["z"]],
+        "z, printed bar": ["" if pd.isna(z) else f"{z:+.1f}" for z in table["z_printed_bar"]],
+        "verdict": table["verdict"],
+        "our defaults": [_number(r.default, r.default_error) for r in table.itertuples()],
+    }
+    keep = [key for key, values in columns.items() if key in ("", "what", "verdict") or any(values)]
+    return pd.DataFrame({key: [str(v) for v in columns[key]] for key in keep})
+
+
+def sizes(table: pd.DataFrame) -> str:
+    r"""Says how many fiducials and samples were used."""
+
+    def spread(name: str) -> str:
+        values = sorted(v for v in table[name].unique() if v)
+        return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+
+    scored = table[table["is_mira"]]
+    repeats = int(table["repeats"].max())
+    text = f"{spread('fiducials')} fiducials" if scored.empty else ""
+    if not scored.empty:
+        parts = {name: sorted(scored[name].unique()) for name in ("fiducials", "samples")}
+        text = ", ".join(f"{v[0]} {name}" if len(v) == 1 else f"{v[0]} to {v[-1]} {name}" for name, v in parts.items())
+    return text + (f", {repeats} repeats" if repeats > 1 else "")
+
+
+def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapping[str, Any]) -> str:
+    verdicts = table["verdict"].value_counts()
+    counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    lines = [f"# {item}: {paper['title']}", "", f"{paper['where']} of the paper.", ""]
+    if facts["paper"]["reduced"]:
+        lines += ["**A quick run, smaller than the paper's: not the evidence, a look.**", ""]
+    lines += [f"**{facts['paper']['status']}** ({counted}; ranking: {facts['paper']['ranking']}).", ""]
+    for pair in facts["paper"]["clashes"]:
+        lines.append(f"- another order than printed: {pair}")
+    lines += [markdown(shown(table))]
+    lines += [
+        "z compares with our own standard error on both sides, theirs at the paper's number of fiducials; *z, printed",
+        "bar* takes the printed bar for the standard error. *Our defaults*: the same samples, scored as this package",
+        "does without being asked otherwise (all references, exact scale, exchangeable normalization).",
+        "",
+        "## Recipe",
+        "",
+        paper["recipe"].strip(),
+        "",
+    ]
+    if paper.get("remarks"):
+        lines += ["## Remarks", "", paper["remarks"].strip(), ""]
+    if (table["verdict"] == DIFFERS).any() or facts["paper"]["ranking"] == "differs":
+        lines += ["## Why it differs", "", (paper.get("differs") or "Not understood yet.").strip(), ""]
+    if (table["verdict"] == OPEN).any():
+        reasons = [part.get("open") for part in (*paper.get("rows", {}).values(), *paper.get("columns", {}).values())]
+        reasons += [cell.get("open") for row in paper.get("cells", {}).values() for cell in row.values()]
+        lines += ["## Why it is open", "", *(f"- {r.strip()}" for r in dict.fromkeys(reasons) if r), ""]
+    git = facts.get("git") or {}
+    commit = git.get("commit", "unknown")[:12] + (" with changes" if git.get("changed") else "")
+    lines += [
+        "## Command",
+        "",
+        f"`{facts['paper']['command']}`: {facts['seconds']:.0f} s on {facts['cores']} cores, {sizes(table)}, "
+        f"seed {facts['seed']}, {facts['date']}, commit {commit}.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _figure_of_scores(runs: Sequence[Run], metric: str) -> Any:
+    r"""The paper's two panels for one run, with the published score in the place of ours."""
+    result = runs[0].result
+    standings = [
+        dataclasses.replace(s, scores={**s.scores, "mira": s.scores[metric]}) for s in result.standings
+    ]  # fmt: skip
+    return overview(dataclasses.replace(result, standings=standings))
+
+
+def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path) -> pd.DataFrame:
+    r"""Writes the table, the figures and the notes of an item, prints the table, and returns it.
+
+    Arguments:
+        item: The id.
+        paper: The section `paper` of its config.
+        runs: The runs of its study, whose `provenance.json` is in the folder.
+        out: The folder.
+    """
+
+    table = compare(paper, runs)
+    ranking, clashes = ranking_agreement(table)
+    file = out / "provenance.json"
+    facts = json.loads(file.read_text(encoding="utf-8"))
+    reduced = bool(paper.get("reduced", False))
+    facts["paper"] = {
+        "item": item,
+        "status": status(table, ranking),
+        "ranking": ranking,
+        "clashes": clashes,
+        "reduced": reduced,
+        "command": f"python -m mira_bench paper {item}" + (" --quick" if reduced else ""),
+    }
+    file.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    table[KEPT].to_csv(out / "table.csv", index=False)
+    text = shown(table)
+    (out / "table.md").write_text(markdown(text), encoding="utf-8")
+    (out / "table.tex").write_text(latex(text), encoding="utf-8")
+    (out / "notes.md").write_text(_notes(item, paper, table, facts), encoding="utf-8")
+    save(comparison(table, {"title": paper["title"], **paper.get("figure", {})}), out / "figure")
+    if "panels" in paper:
+        save(_figure_of_scores(runs, paper["panels"]), out / "panels")
+    print(markdown(text))
+    print(f"{item}: {facts['paper']['status']}; ranking: {ranking}. {sizes(table)}. Table, figure and notes: {out}")
+    return table
+
+
+def overview_page(folder: Path) -> str:
+    r"""Returns the overview of all items as Markdown."""
+
+    def row(item: Item) -> dict[str, str]:
+        made = item.made
+        name = f"[{item.id}]({item.id}/notes.md)" if made else item.id
+        return {
+            "item": name,
+            "in the paper": item.where,
+            "what": item.title,
+            "status": item.status,
+            "ranking": made.ranking if made else "",
+            "time": made.time if made else item.cost,
+            "date": made.date if made else "",
+            "commit": made.commit if made else "",
+        }
+
+    table = pd.DataFrame([row(item) for item in items(folder)])
+    return "\n".join(
+        [
+            "# The paper's tables and figures",
+            "",
+            "Generated by `python -m mira_bench paper`. A status is computed from the table of the item: *reproduced* if",
+            "all its numbers are within 3 standard errors of the printed ones (ours on both sides, not the printed bars)",
+            "and the candidates are in the same order; *differs* otherwise, with the reason in its notes; *open* if no",
+            "reading of the paper gives a printed score. Errors that were found on the way: [docs/errata.md]"
+            "(../../docs/errata.md).",
+            "",
+            markdown(table),
+        ]
+    )

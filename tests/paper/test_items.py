@@ -1,0 +1,115 @@
+r"""The items: every one runs from its config, and two tables agree with the paper at a reduced size."""
+
+import json
+import sys
+
+import pandas as pd
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+from mira_bench.cli import main
+from mira_bench.paper.catalogue import items, runnable
+
+# What makes each item a matter of a second or two; the numbers are then only looked at for being there.
+TINY = {
+    "center_distribution_support": ["fiducials=30", "samples=20"],
+    "bf_linear": ["fiducials=30", "samples=20"],
+    "bf_linear_literal": ["fiducials=30", "samples=20"],
+    "bf_gmm": ["fiducials=30", "samples=20", "study.repeats=2"],
+    "performance": ["fiducials=20", "samples=20", "metric.c2st.fiducials=1", "metric.c2st.trees=2"],
+    "tails_2d": ["fiducials=20", "samples=20", "metric.c2st.fiducials=1", "metric.c2st.trees=2"],
+    "tails_100d": ["fiducials=20", "samples=20", "metric.c2st.fiducials=1", "metric.c2st.trees=2"],
+    "lc2st": ["fiducials=40", "samples=20", "study.repeats=1", "metric.lc2st.trials=1", "metric.lc2st.fiducials=1"],
+    "uninformative": ["fiducials=30", "samples=20"],
+    "dimension": ["fiducials=30", "samples=20", "study.repeats=2"],
+    "regions": ["fiducials=30", "samples=20", "study.repeats=2"],
+    "samples": ["fiducials=30", "study.repeats=2"],
+    "fiducials": ["samples=20"],
+    "distance": ["fiducials=30", "samples=20"],
+    "centers": ["fiducials=30", "samples=20"],
+}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mira_bench"])
+    yield tmp_path
+    GlobalHydra.instance().clear()
+
+
+def paper(item, *words):
+    return main(["paper", item, "workers=1", "progress=false", "store=null", *words])
+
+
+@pytest.mark.parametrize("item", runnable())
+def test_every_item_runs_at_a_tiny_size(elsewhere, item, capsys):
+    assert paper(item, "--quick", "regions=4", *TINY[item]) == 0
+    folder = elsewhere / "results" / "runs" / "paper" / item
+    names = {file.name for file in folder.iterdir()}
+    assert names >= {"table.csv", "table.md", "table.tex", "figure.png", "figure.pdf", "notes.md", "config.yaml"}
+    table = pd.read_csv(folder / "table.csv", dtype={"row": str})
+    wanted = ["row", "column", "paper", "paper_error", "ours", "ours_error", "z", "verdict"]
+    assert list(table.columns[:8]) == wanted
+    assert table[["paper", "ours"]].notna().all().all()
+    assert set(table.verdict) <= {"reproduced", "differs", "open"}
+    notes = (folder / "notes.md").read_text()
+    assert "A quick run, smaller than the paper's" in notes
+    assert f"python -m mira_bench paper {item} --quick" in notes
+    assert item in capsys.readouterr().out
+    # A quick look does not become evidence.
+    assert not (elsewhere / "results" / "paper").exists()
+
+
+def test_the_toy_agrees_with_the_paper_at_a_reduced_size(elsewhere):
+    assert paper("center_distribution_support", "fiducials=300", "samples=500", "regions=100") == 0
+    folder = elsewhere / "results" / "paper"
+    table = pd.read_csv(folder / "center_distribution_support" / "table.csv")
+    assert len(table) == 16
+    # 16 cells, correlated: 4 standard errors.
+    assert table.z.abs().max() < 4
+    assert table.ours_error.between(0.001, 0.006).all()
+    assert "center_distribution_support/notes.md" in (folder / "README.md").read_text()
+
+
+def test_linear_regression_agrees_with_the_paper_at_a_reduced_size(elsewhere):
+    assert paper("bf_linear", "fiducials=400", "samples=1000", "regions=50") == 0
+    folder = elsewhere / "results" / "paper" / "bf_linear"
+    table = pd.read_csv(folder / "table.csv", dtype={"row": str})
+    assert table[table.column == "MIRA"].z.abs().max() < 4
+    assert table[table.column == "BF"].z.abs().max() < 4
+    scores = table[table.column == "MIRA"].set_index("row").ours
+    assert scores["0.001"] > scores["0.01"] > scores["0.1"] > scores["0.25"]
+    facts = json.loads((folder / "provenance.json").read_text())
+    assert facts["paper"]["ranking"] in ("same", "same within errors")
+
+
+def test_the_literal_reading_does_not(elsewhere):
+    assert paper("bf_linear_literal", "fiducials=200", "samples=200", "regions=20") == 0
+    folder = elsewhere / "results" / "paper" / "bf_linear_literal"
+    table = pd.read_csv(folder / "table.csv", dtype={"row": str}).set_index(["row", "column"])
+    assert table.ours["0.25", "MIRA"] > 0.70
+    assert table.verdict["0.25", "MIRA"] == "differs"
+    assert "Why it differs" in (folder / "notes.md").read_text()
+
+
+def test_the_list_has_every_item(elsewhere, capsys):
+    assert main(["paper"]) == 0
+    text = capsys.readouterr().out
+    for item in items(elsewhere):
+        assert item.id[:10] in text
+    assert "needs GPU" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["nothing"], "the paper has no item 'nothing'"),
+        (["mnist"], "mnist cannot be made here: needs GPU"),
+        (["seed=1"], "of which item"),
+        (["bf_linear", "nonsense=1"], "there is no key 'nonsense'"),
+    ],
+)
+def test_bad_usage(words, sentence, capsys):
+    assert main(["paper", *words]) == 2
+    assert sentence in capsys.readouterr().err
