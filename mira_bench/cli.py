@@ -274,8 +274,8 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 
                 from .paper.folder import conclude as compare
 
-                item = HydraConfig.get().runtime.choices["experiment"]
-                compare(item, OmegaConf.to_container(cfg.paper, resolve=True), runs, out)
+                section: Any = OmegaConf.to_container(cfg.paper, resolve=True)
+                compare(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
             return OK
         result = run(
             **arguments,

@@ -28,9 +28,7 @@ def _list(folder: Path) -> None:
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=160)
     screen.print(table)
-    print(
-        "python -m mira_bench paper ID makes one again, `paper all` all that fit this machine, --quick a smaller one."
-    )
+    print("`python -m mira_bench paper ID` makes one again, `paper all` all that fit here; --quick: smaller ones.")
 
 
 def _choose(names: Sequence[str]) -> list[str]:
@@ -62,7 +60,7 @@ def main(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
     parser.add_argument("items", nargs="*", metavar="ID", help="the items to make, or all; key=value for the config")
     parser.add_argument("--quick", action="store_true", help="a smaller run, which says so")
     parser.add_argument("--out", type=Path, help=f"the folder ({FOLDER}; quick: results/runs/paper)")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_intermixed_args(arguments)
     folder = chosen.out or (Path("results/runs/paper") if chosen.quick else FOLDER)
     names = [word for word in chosen.items if "=" not in word]
     overrides = [word for word in chosen.items if "=" in word]

@@ -52,12 +52,8 @@ def _settings(cfg: "DictConfig") -> Iterator[tuple[dict[str, Any], "DictConfig"]
     cases = OmegaConf.to_container(cfg.study.get("cases") or OmegaConf.create({}))
     assert isinstance(cases, dict)
     absent = object()
-    unknown = [
-        key
-        for keys in (grid, *cases.values())
-        for key in keys or ()
-        if OmegaConf.select(cfg, str(key), default=absent) is absent
-    ]
+    keys = [str(key) for part in (grid, *cases.values()) for key in part or ()]
+    unknown = [key for key in keys if OmegaConf.select(cfg, key, default=absent) is absent]
     if unknown:
         raise UsageError(f"study cannot vary {unknown[0]!r}: the config has no such key")
     for case, overrides in cases.items() or [(None, None)]:

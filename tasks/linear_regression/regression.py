@@ -130,11 +130,13 @@ class ShiftedPosterior:
         eta: The "noise level" $\eta$ of the table, a squared shift.
         width: The standard deviation of slope and intercept in the prior that the candidate assumes.
         noise: The noise that it assumes.
+        role: `"control"` for the model that Bayes factors are relative to, which is not ranked.
     """
 
     eta: float = 0.0
     width: float = 1.0
     noise: float = 1.0
+    role: str = "candidate"
 
     version = 1
 

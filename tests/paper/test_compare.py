@@ -16,14 +16,17 @@ CANDIDATES = {
     "narrow": ConjugateCandidate(width=0.6),
     "noisy": ConjugateCandidate(noise=0.8),
 }
-METRICS = {"published": mb.Mira(regions=20, reference="drawn", scale="reference"), "mira": mb.Mira(regions=20)}
+METRICS = {
+    "published": mb.Mira(regions=20, reference="drawn", scale="reference"),
+    "mira": mb.Mira(regions=20),
+    "evidence": mb.Evidence(),
+}
 
 
 def made(seed, fiducials=300):
     result = mb.run(
-        Conjugate(), CANDIDATES, fiducials=fiducials, samples=50, seed=seed, metrics=METRICS | {"evidence": mb.Evidence()},
-        controls=False,
-    )  # fmt: skip
+        Conjugate(), CANDIDATES, fiducials=fiducials, samples=50, seed=seed, metrics=METRICS, controls=False
+    )
     return Run({"seed": seed}, result)
 
 
