@@ -208,4 +208,3 @@ def test_configs_run(task, names, tmp_path, monkeypatch):
     table = pd.read_csv("here/summary.csv")
     assert table.candidate.unique().tolist() == [*names, "oracle", "prior"]
     assert table[table.candidate != "prior"].score.notna().all()
-    assert main([f"task={task}", *tiny, "out=one", f"candidates=[{names[-1]}]", "controls=false"]) == 0
