@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mira_bench.tasks.gaussian import Conjugate
 from numpy.typing import NDArray
 
 from mira_bench.errors import UsageError
+
+from ..gaussian import Conjugate
 
 ABOUT = ("origin", "map")
 

@@ -25,7 +25,7 @@ def _check_law(law: str) -> None:
 
 @dataclass(frozen=True)
 class Unconditional:
-    r"""$y_i \sim p$ independently, with mean 0 and variance 1. The observation $x \sim \mathcal{N}(0, 1)$ knows nothing.
+    r"""$y_i \sim p$, independent, of mean 0 and variance 1; the observation $x \sim \mathcal{N}(0, 1)$ knows nothing.
 
     Arguments:
         dim: The number of dimensions.
