@@ -125,23 +125,39 @@ def _count_wide(
     inverse: NDArray[np.float64],
     centers: NDArray[np.float32],
 ) -> tuple[NDArray[np.int32], int, int]:
-    r"""The ranks of one fiducial in many dimensions: a product of centers and a chunk of unit directions."""
+    r"""The ranks of one fiducial in many dimensions."""
+    closer = np.zeros(len(centers), np.int32)
+    copies = 0
+    for start, inside, same, bad in _closer_chunks(samples, truth, low, inverse, centers):
+        if bad >= 0:
+            return closer, copies, start + bad
+        closer += np.count_nonzero(inside, axis=1).astype(np.int32)
+        copies += same
+    return closer, copies, -1
+
+
+def _closer_chunks(
+    samples: NDArray[np.floating],
+    truth: NDArray[np.float64],
+    low: NDArray[np.float64],
+    inverse: NDArray[np.float64],
+    centers: NDArray[np.float32],
+) -> Iterator[tuple[int, NDArray[np.bool_], int, int]]:
+    r"""Yields per chunk of samples: its start, which samples are closer to each center than the truth, $(R, chunk)$,
+    how many are at the truth itself, and the first that is not finite, or -1.
+
+    Each chunk is a product of centers and unit directions.
+    """
     count, dim = samples.shape
     # Rounding an offset moves a random center by as much, for all samples alike: harmless.
     offsets = centers - ((truth - low) * inverse).astype(np.float32)
-    closer = np.zeros(len(centers), np.int32)
-    copies = 0
     step = max(64, 2**17 // dim)
     direction, half = np.empty((min(step, count), dim), np.float32), np.empty(min(step, count), np.float32)
     for start in range(0, count, step):
         part = _host(samples[start : start + step])
         d, h = direction[: len(part)], half[: len(part)]
         bad = _unit_rows(part, truth, inverse, d, h)
-        if bad >= 0:
-            return closer, copies, start + bad
-        closer += np.count_nonzero(offsets @ d.T > h, axis=1).astype(np.int32)
-        copies += int(np.count_nonzero(h == 0))
-    return closer, copies, -1
+        yield start, offsets @ d.T > h, int(np.count_nonzero(h == 0)), bad
 
 
 def _count_torch(
@@ -352,10 +368,19 @@ def sample_influence(
     """
 
     out = np.zeros(samples.shape[0])
-    for l in range(len(truths)):
-        points, around = frame(truths[l], samples, scale, l, centers, index[l : l + 1], distance)
-        far = far_from(points, around, distance)
-        out += weights[l] @ (far[:, 1:] < far[:, :1])
+    shared = as_host(samples)
+    with one_blas_thread():
+        for l in range(len(truths)):
+            if distance.name != "l2":
+                points, around = frame(truths[l], shared, scale, l, centers, index[l : l + 1], distance)
+                far = far_from(points, around, distance)
+                out += weights[l] @ (far[:, 1:] < far[:, :1])
+                continue
+            low, width = scale.rows(slice(l, l + 1))
+            drawn = centers.scaled(index[l : l + 1], low, width)[0]
+            weight = weights[l].astype(np.float32)
+            for start, inside, _, _ in _closer_chunks(shared, truths[l], low[0], 1.0 / width[0], drawn):
+                out[start : start + inside.shape[1]] += weight @ inside
     return out
 
 

@@ -58,7 +58,8 @@ class MiraResult:
         reference: `"all"` or `"drawn"`.
         scale: `"exact"` or `"reference"`.
         shared_variance: The variance that comes from sample sets shared between fiducials.
-        find_null: Computes the null; it is called once, when the null is asked for.
+        find_null: Computes the null; it is called once, when the null is asked for. Without it, what the null says
+            (`null_stderr`, `sigmas`, `pvalue`) is NaN.
     """
 
     ranks: NDArray[np.int32] = field(repr=False)
@@ -93,14 +94,12 @@ class MiraResult:
     def sigmas(self) -> float:
         r"""The deviation from the expectation in null standard deviations."""
         sd = self.null_stderr
-        return (self.score - self.expected) / sd if sd > 0 else 0.0
+        return 0.0 if sd == 0 else (self.score - self.expected) / sd
 
     @cached_property
     def null(self) -> Null:
         r"""The null distribution, every point of a fiducial playing the truth."""
-        if self.find_null is None:
-            raise UsageError("the null of this score was not computed")
-        null: Null = self.find_null()
+        null: Null = self.find_null() if self.find_null else Null(np.full(1, math.nan), len(self.per_fiducial))
         return null
 
     @property
@@ -127,6 +126,8 @@ class MiraResult:
         """
         fiducials = len(self.per_fiducial)
         deviation = abs(self.score - self.expected) / _stretch(self.scale, self.samples)
+        if self.find_null is None:
+            return math.nan
         if self.shared_variance is not None or self.null.count < fiducials:
             return float(2 * stats.norm.sf(abs(self.sigmas)))
         draws = self.null.sums / fiducials
@@ -251,7 +252,11 @@ def _shared_variance(terms: dict[Any, NDArray[np.float64]], labels: NDArray) -> 
 
 @dataclass(frozen=True)
 class Mira:
-    r"""MIRA as a metric of the runner; see `mira`."""
+    r"""MIRA as a metric of the runner; see `mira`.
+
+    Arguments:
+        test: Whether to find the null, and with it σ and the p-value: all samples of up to 256 fiducials are sorted.
+    """
 
     regions: int = 100
     normalize: str = "auto"
@@ -259,6 +264,7 @@ class Mira:
     scale: str = "exact"
     distance: Any = "l2"
     centers: Any = "uniform"
+    test: bool = True
 
     name = "mira"
     version = 1
@@ -309,14 +315,14 @@ class Mira:
 
     def observe(self, block: Block) -> Record:
         ranks = self.ranks(block)
-        null = self.null(block)
         record: Record = {
             "ranks": ranks,
             "per_fiducial": self.per_fiducial(block, ranks),
-            "null_sums": null.sums,
-            "null_count": np.array(null.count),
             "samples": np.array(block.samples.shape[1]),
         }
+        if self.test:
+            null = self.null(block)
+            record |= {"null_sums": null.sums, "null_count": np.array(null.count)}
         if block.groups is not None:
             terms = self.shared_terms(block, ranks)
             record["influence_group"] = np.array(list(terms))
@@ -327,7 +333,9 @@ class Mira:
     def result(self, records: list[Record], scaling: Scaling) -> MiraResult:
         r"""Joins the records of all blocks."""
 
-        null = Null(np.sum([r["null_sums"] for r in records], axis=0), sum(int(r["null_count"]) for r in records))
+        null = None
+        if self.test:
+            null = Null(np.sum([r["null_sums"] for r in records], axis=0), sum(int(r["null_count"]) for r in records))
         shared = None
         if "influence" in records[0]:
             terms: dict[Any, NDArray[np.float64]] = {}
@@ -343,7 +351,7 @@ class Mira:
             self.reference,
             self.scale,
             shared,
-            lambda: null,
+            None if null is None else lambda: null,
         )
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:

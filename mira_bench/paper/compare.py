@@ -209,6 +209,8 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
     swapped, clashes, pairs = False, [], 0
     for label, group in judged.groupby(fixed, sort=False):
         for a, b in combinations(group.to_dict("records"), 2):
+            if a["candidate"] == b["candidate"]:
+                continue
             pairs += 1
             theirs, ours = (abs(b[k] - b["expected"]) - abs(a[k] - a["expected"]) for k in ("paper", "ours"))
             if theirs * ours < 0:

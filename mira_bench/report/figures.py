@@ -64,7 +64,9 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], col
     null = next(s.mira for s in scored if s.mira is not None)
     e = null.expected
     axes.axhspan(e - null.paper_band, e + null.paper_band, color="#DDDDDD", lw=0, label=r"paper's band")
-    axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=r"exact null, $\pm 1 \sigma$")
+    if not np.isnan(null.null_stderr):
+        label = r"exact null, $\pm 1 \sigma$"
+        axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=label)
     axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
     axes.axhline(0.5, color="gray", ls="--", lw=1, label="lower bound, 1/2")
     for i, s in enumerate(scored):

@@ -104,7 +104,7 @@ def explanation(result: "Result") -> str:
         lines.append(
             f"{fiducials} fiducials, {' to '.join(map(str, sorted({counts[0], counts[-1]})))} samples, "
             f"{regions} regions, normalize={first.normalize}. A perfect candidate scores {first.expected:.4f} "
-            f"± {first.null_stderr:.4f}{each}; the paper's band: ± {first.paper_band:.4f}. "
+            f"± {_number(first.null_stderr)}{each}; the paper's band: ± {first.paper_band:.4f}. "
             "σ: MIRA's deviation from that in null standard deviations."
         )
     tiers = result.rank_by == "tiers" and (result.ranking["tier"] != "-").any()
