@@ -5,8 +5,8 @@ __all__ = ["Run", "study"]
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,10 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from .errors import RunError, UsageError
+from .metric import Metric, Scores
 from .progress import Progress
 from .ranking import rank
-from .report.figures import power_figure, save
+from .report.figures import overview, power_figure, save
 from .report.provenance import provenance
 from .report.tables import markdown
 from .result import Result
@@ -33,15 +34,25 @@ MEASURES = ("winners", "power", "scores")
 
 @dataclass(frozen=True)
 class Run:
-    r"""One run of a study.
+    r"""What a study keeps of one run: numbers per fiducial, but no ranks, of which a study would fill the memory.
 
     Arguments:
         setting: What the study varied: the keys of its grid, its `case` if it has any, and `seed`.
-        result: What the run gave.
+        scores: The scores by candidate and metric, without the metrics' own results.
+        metrics: The metrics by name.
+        samples: The number of samples.
     """
 
     setting: dict[str, Any]
-    result: Result
+    scores: dict[str, dict[str, Scores]]
+    metrics: Mapping[str, Metric]
+    samples: int
+
+    @classmethod
+    def keep(cls, setting: dict[str, Any], result: Result, metrics: Mapping[str, Metric], samples: int) -> "Run":
+        r"""Takes from a result what is kept."""
+        scores = {s.name: {m: replace(one, result=None) for m, one in s.scores.items()} for s in result.standings}
+        return cls(setting, scores, metrics, samples)
 
 
 def _settings(cfg: "DictConfig") -> Iterator[tuple[dict[str, Any], "DictConfig"]]:
@@ -143,21 +154,27 @@ def _many_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, 
     return rows, [key for key in settings[0][0] if key != "seed"]
 
 
-def _whole_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]]) -> list[Run]:
+def _whole_runs(
+    cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]], out: Path
+) -> tuple[list[Run], pd.DataFrame]:
     r"""Large runs, one after the other, each with all workers; the store keeps what is finished."""
     settings = list(_settings(cfg))
-    runs = []
+    runs, tables = [], []
     with Progress(cfg.progress and len(settings) > 1) as bars:
         bars.add("runs", len(settings))
         for setting, one in settings:
             alone = cfg.progress and len(settings) == 1
-            result = run(**arguments(one), backend=cfg.parallel.backend, store=cfg.store, progress=alone)
+            given = arguments(one)
+            result = run(**given, backend=cfg.parallel.backend, store=cfg.store, progress=alone)
             for name, reason in result.failures.items():
                 raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
             log.info("%s", setting)
-            runs.append(Run(setting, result))
+            runs.append(Run.keep(setting, result, given["metrics"], int(given["samples"])))
+            tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
+            if len(settings) == 1 and any(s.mira is not None for s in result.standings):
+                save(overview(result), out / "figures" / "overview")
             bars.advance("runs", 1)
-    return runs
+    return runs, pd.concat(tables)
 
 
 def _conclude(out: Path, title: str, shown: str, note: str) -> None:
@@ -188,9 +205,8 @@ def study(
     start = time.perf_counter()
     runs: list[Run] = []
     if measure == "scores":
-        runs = _whole_runs(cfg, arguments)
-        tables = [r.result.summary.assign(**{k: str(v) for k, v in r.setting.items()}) for r in runs]
-        pd.concat(tables).to_csv(out / "study.csv", index=False)
+        runs, summary = _whole_runs(cfg, arguments, out)
+        summary.to_csv(out / "study.csv", index=False)
     else:
         rows, keys = _many_runs(cfg, arguments)
         frame = pd.DataFrame(rows)

@@ -193,6 +193,8 @@ class Lc2st:
         _check(self.fiducials, self.trials, self.most_samples, self.classifier)
 
     def observe(self, block: Block) -> Record:
+        if block.groups is not None:
+            raise UsageError("fiducials share a sample set, and L-C2ST trains on one draw for each")
         if block.samples.shape[1] < 2:
             raise UsageError(f"{block.name} has a single sample per fiducial; L-C2ST needs two")
         chosen = int(np.count_nonzero(block.index < self.fiducials))

@@ -142,6 +142,8 @@ class TwoSample(ABC):
 
     def _observe_posterior(self, block: Block, draw: Callable[[], NDArray]) -> Record:
         chosen = np.flatnonzero(block.index < self.fiducials)
+        if block.groups is not None:  # one comparison per sample set: a second one would be the same again
+            chosen = chosen[np.sort(np.unique(block.groups[chosen], return_index=True)[1])]
         found = np.empty((len(chosen), 2))
         sizes = np.zeros(2, np.int64)
         if len(chosen):
@@ -157,7 +159,8 @@ class TwoSample(ABC):
             result = self.compare(sets[0], sets[1], int(keys[l]), False)
             found[row] = result.score, result.expected
             sizes[:] = len(sets[0]), len(sets[1])
-        return {"score": found[:, 0], "expected": found[:, 1], "sizes": sizes}
+        record = {"score": found[:, 0], "expected": found[:, 1], "sizes": sizes}
+        return record if block.groups is None else record | {"group": block.groups[chosen]}
 
     def _subset(self, values: NDArray[np.float64], name: str, rng: np.random.Generator) -> NDArray[np.float64]:
         refuse_non_finite(values, name)
@@ -195,6 +198,9 @@ class TwoSample(ABC):
 
     def _reduce_posterior(self, records: list[Record], scaling: Scaling) -> Scores:
         scores, expected = (np.concatenate([r[key] for r in records]) for key in ("score", "expected"))
+        if "group" in records[0]:
+            first = np.unique(np.concatenate([r["group"] for r in records]), return_index=True)[1]
+            scores, expected = scores[np.sort(first)], expected[np.sort(first)]
         mean, stderr = mean_stderr(scores)
         size = " and ".join(str(n) for n in sorted(set(records[0]["sizes"].tolist())))
         count = f"{len(scores)} fiducials" if len(scores) > 1 else "1 fiducial"

@@ -3,7 +3,7 @@ r"""The printed values beside ours, cell by cell, with verdicts that are compute
 Both sides of a cell are estimates from finitely many fiducials. The bars that the paper prints are about four times
 too wide and would pass anything, so the error of the printed value is taken to be ours, at the paper's number of
 fiducials. Where a study has repeats (fresh fiducials, samples, and whatever else follows the seed), the error of one
-run is its standard deviation over them.
+run is its standard deviation over them, if that is larger than what the run says itself.
 """
 
 __all__ = ["OPEN", "Printed", "compare", "ranking_agreement", "status"]
@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from ..errors import UsageError
 from ..metric import Scores
+from ..metrics import Mira
 from ..study import Run
 
-REPRODUCED, DIFFERS, OPEN = "reproduced", "differs", "open"
+REPRODUCED, DIFFERS, OPEN, OURS = "reproduced", "differs", "open", "not printed"
 LIMIT = 3.0  # standard deviations
 
 
@@ -43,7 +43,9 @@ class Printed:
 
     @classmethod
     def read(cls, cell: Any) -> "Printed":
-        r"""Reads `0.6638`, `[0.6638, 0.0152]` or `{below: 0.0005}`."""
+        r"""Reads `0.6638`, `[0.6638, 0.0152]`, `{below: 0.0005}`, or `null` for what only we have."""
+        if cell is None:
+            return cls(math.nan)
         if isinstance(cell, Mapping):
             return cls(float(cell["below"]), below=True)
         if isinstance(cell, Sequence) and not isinstance(cell, str):
@@ -75,10 +77,9 @@ class Estimate:
 
 
 def _scores(run: Run, candidate: str, metric: str) -> Scores:
-    standing = next((s for s in run.result.standings if s.name == candidate), None)
-    if standing is None or metric not in standing.scores:
+    if metric not in run.scores.get(candidate, {}):
         raise UsageError(f"the paper's table needs metric {metric!r} of candidate {candidate!r}, which was not run")
-    return standing.scores[metric]
+    return run.scores[candidate][metric]
 
 
 def _statistic(name: str, run: Run, cell: Mapping[str, Any], metric: str) -> tuple[float, float]:
@@ -106,16 +107,18 @@ def _estimate(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statist
     pairs = np.array([_statistic(statistic, run, cell, metric) for run in runs])
     scores = _scores(runs[0], cell["candidate"], metric)
     fiducials = len(scores.per_fiducial) if scores.per_fiducial is not None else 0
-    values: NDArray[np.float64] = pairs[:, 0]
-    single = float(values.std(ddof=1)) if len(values) > 1 else float(pairs[0, 1])
+    values, errors = pairs.T
+    single = float(errors.mean())
+    if len(values) > 1:  # what varies with the seed adds to what a run knows about itself, and never takes away
+        single = float(np.fmax(values.std(ddof=1), single))
     return Estimate(
         value=float(values.mean()),
         error=single / math.sqrt(len(values)),
         single=single,
         expected=scores.expected if statistic == "score" else math.nan,
         fiducials=fiducials,
-        samples=int(getattr(scores.result, "samples", 0)),
-        is_mira=hasattr(scores.result, "paper_band"),
+        samples=runs[0].samples,
+        is_mira=isinstance(runs[0].metrics[metric], Mira),
     )
 
 
@@ -133,6 +136,8 @@ def _z(ours: Estimate, printed: Printed, fiducials: float, digits: int) -> float
 
 
 def _verdict(ours: Estimate, printed: Printed, z: float) -> str:
+    if math.isnan(printed.value):
+        return OURS
     if printed.below:
         return REPRODUCED if ours.value <= printed.value else DIFFERS
     return REPRODUCED if abs(z) < LIMIT else DIFFERS
@@ -176,7 +181,7 @@ def compare(paper: Mapping[str, Any], runs: Sequence[Run]) -> pd.DataFrame:
                     "ours_error": ours.error,
                     "z": math.nan if printed.below else z,
                     "z_printed_bar": (ours.value - printed.value) / printed.error,
-                    "verdict": OPEN if chosen.get("open") else _verdict(ours, printed, z),
+                    "verdict": OPEN if chosen.get("open") and given is not None else _verdict(ours, printed, z),
                     "default": default.value if default else math.nan,
                     "default_error": default.error if default else math.nan,
                     "expected": ours.expected,
@@ -202,7 +207,7 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
         `"same"`, `"same within errors"` or `"differs"`, or `"-"` if nothing can be ranked; and the pairs that differ.
     """
 
-    judged = table[table["is_mira"] & (table["verdict"] != OPEN)]
+    judged = table[table["is_mira"] & table["verdict"].isin([REPRODUCED, DIFFERS])]
     # The candidates are along the rows or along the columns; what is fixed is the other label.
     by_columns = judged.groupby("row", sort=False)["candidate"].nunique().gt(1).any()
     fixed, along = ("row", "column") if by_columns else ("column", "row")
@@ -225,9 +230,13 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
 
 
 def status(table: pd.DataFrame, ranking: str) -> str:
-    r"""Returns the status of an item: `differs`, else `open` if a MIRA score cannot be judged, else `reproduced`."""
+    r"""Returns the status of an item: that of its MIRA scores, and which other columns differ.
 
-    if (table["verdict"] == DIFFERS).any() or ranking == "differs":
-        return DIFFERS
-    undecided = table["verdict"] == OPEN
-    return OPEN if undecided.all() or (undecided & table["is_mira"]).any() else REPRODUCED
+    It is `differs` if one does or the ranking does, else `open` if one cannot be judged, else `reproduced`.
+    """
+
+    scores, others = table[table["is_mira"]], table[~table["is_mira"]]
+    verdicts = set(scores["verdict"])
+    main = DIFFERS if DIFFERS in verdicts or ranking == "differs" else OPEN if OPEN in verdicts else REPRODUCED
+    wrong = others.loc[others["verdict"] == DIFFERS, "column"].unique()
+    return main if len(wrong) == 0 else f"{main}; {', '.join(wrong)} {'differs' if len(wrong) == 1 else 'differ'}"

@@ -2,7 +2,6 @@ r"""What a reproduced item leaves behind: a table in three formats, a figure, no
 
 __all__ = ["conclude", "overview_page"]
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from ..report.figures import overview, save
+from ..report.figures import save
 from ..report.tables import latex, markdown
 from ..study import Run
 from .catalogue import Item, items
@@ -104,15 +103,6 @@ def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapp
     return "\n".join(lines)
 
 
-def _figure_of_scores(runs: Sequence[Run], metric: str) -> Any:
-    r"""The paper's two panels for one run, with the published score in the place of ours."""
-    result = runs[0].result
-    standings = [
-        dataclasses.replace(s, scores={**s.scores, "mira": s.scores[metric]}) for s in result.standings
-    ]  # fmt: skip
-    return overview(dataclasses.replace(result, standings=standings))
-
-
 def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path) -> pd.DataFrame:
     r"""Writes the table, the figures and the notes of an item, prints the table, and returns it.
 
@@ -143,8 +133,6 @@ def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path
     (out / "table.tex").write_text(latex(text), encoding="utf-8")
     (out / "notes.md").write_text(_notes(item, paper, table, facts), encoding="utf-8")
     save(comparison(table, {"title": paper["title"], **paper.get("figure", {})}), out / "figure")
-    if "panels" in paper:
-        save(_figure_of_scores(runs, paper["panels"]), out / "panels")
     print(markdown(text))
     print(f"{item}: {facts['paper']['status']}; ranking: {ranking}. {sizes(table)}. Table, figure and notes: {out}")
     return table

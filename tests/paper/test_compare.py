@@ -1,5 +1,6 @@
 r"""The verdicts: what is called reproduced, and what is not."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -27,7 +28,7 @@ def made(seed, fiducials=300):
     result = mb.run(
         Conjugate(), CANDIDATES, fiducials=fiducials, samples=50, seed=seed, metrics=METRICS, controls=False
     )
-    return Run({"seed": seed}, result)
+    return Run.keep({"seed": seed}, result, METRICS, 50)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,7 @@ def one():
 
 
 def scores(run, name, metric="published"):
-    return next(s for s in run.result.standings if s.name == name).scores[metric]
+    return run.scores[name][metric]
 
 
 def section(printed, **more):
@@ -68,8 +69,9 @@ def test_three_standard_errors_decide_whatever_bar_is_printed(one, sigmas, verdi
 def test_repeats_carry_what_a_single_run_cannot_know():
     runs = [made(seed) for seed in range(4)]
     values = [scores(run, "narrow").score for run in runs]
+    stated = np.mean([scores(run, "narrow").stderr for run in runs])
     (row,) = compare(section({"narrow": {"MIRA": 0.6}}), runs).itertuples()
-    sd = np.std(values, ddof=1)
+    sd = max(np.std(values, ddof=1), stated)
     assert row.ours == pytest.approx(np.mean(values))
     assert row.ours_error == pytest.approx(sd / 2)
     assert row.repeats == 4
@@ -77,7 +79,7 @@ def test_repeats_carry_what_a_single_run_cannot_know():
 
 
 def test_settings_choose_the_run():
-    runs = [Run({"fiducials": count, "seed": 0}, made(0, count).result) for count in (50, 100)]
+    runs = [dataclasses.replace(made(0, count), setting={"fiducials": count, "seed": 0}) for count in (50, 100)]
     rows = {"50": {"fiducials": 50, "candidate": "exact"}, "100": {"fiducials": 100, "candidate": "exact"}}
     table = compare(section({"50": {"MIRA": 0.66}, "100": {"MIRA": 0.66}}, rows=rows), runs)
     assert table.fiducials.tolist() == [50, 100]
@@ -152,8 +154,10 @@ def test_the_status_of_an_item():
     assert status(good.assign(verdict=[REPRODUCED, DIFFERS]), "same") == DIFFERS
     assert status(good.assign(verdict=[OPEN, REPRODUCED]), "same") == OPEN
     assert status(good.assign(verdict=[OPEN, DIFFERS]), "same") == DIFFERS
-    # A column that is not MIRA may stay open.
+    # Other columns may stay open, and are named if they differ.
     assert status(good.assign(verdict=[OPEN, REPRODUCED], is_mira=[False, True]), "-") == REPRODUCED
+    mixed = good.assign(verdict=[DIFFERS, REPRODUCED], is_mira=[False, True], column=["MMD", "MIRA"])
+    assert status(mixed, "-") == "reproduced; MMD differs"
 
 
 def test_printed_numbers():
@@ -161,3 +165,11 @@ def test_printed_numbers():
     assert math.isnan(Printed.read(0.5).error)
     assert Printed.read([0.5, 0.1]) == Printed(0.5, 0.1)
     assert Printed.read({"below": 0.0005}).below
+    assert math.isnan(Printed.read(None).value)
+
+
+def test_what_is_not_printed_is_shown_and_not_judged(one):
+    table = compare(section({"exact": {"MIRA": None}, "narrow": {"MIRA": 0.6}}), [one])
+    assert table.verdict.tolist()[0] == "not printed"
+    assert table.ours.notna().all()
+    assert ranking_agreement(table) == ("-", [])

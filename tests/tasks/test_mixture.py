@@ -108,3 +108,15 @@ def test_configs_run(task, tmp_path, monkeypatch):
     assert pd.read_csv("here/summary.csv").candidate.unique().tolist() == [*SHIFTS, "oracle"]
     assert main([f"task={task}", *tiny, "out=one", "candidates=[shift_-6]", "controls=false"]) == 0
     assert pd.read_csv("one/summary.csv").candidate.unique().tolist() == ["shift_-6"]
+
+
+def test_two_sample_metrics_compare_a_shared_set_once():
+    metrics = {"mmd": mb.Mmd(fiducials=8), "lc2st": mb.Lc2st(trials=1)}
+    result = mb.run(
+        Mixture(dim=3, components=3), {"right": ShiftedMixture(0.0)}, fiducials=300, samples=100, metrics=metrics,
+        controls=False,
+    )  # fmt: skip
+    notes = result.summary.set_index("metric").note
+    assert "1 fiducial, 100 samples" in notes["mmd"]
+    assert result.summary.pvalue.isna().all()
+    assert "share a sample set" in notes["lc2st"]
