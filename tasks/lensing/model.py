@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from mira_bench.arrays import as_array, as_host, refuse_non_finite
 from mira_bench.errors import UsageError
 
-from . import batch
-from .kernel import CHUNK
+from . import kernel
 
 LENS_PRIOR = {"b": (1.0, 1.5), "q": (0.5, 0.9), "phi": (0.0, math.pi), "gamma": (1.75, 2.25)}
 SOURCE_PRIOR = {"x": (-0.5, 0.5), "y": (0.05, 0.10), "I": (0.4, 0.8)}
@@ -167,7 +166,7 @@ class LensModel:
         r"""Returns the images without noise, with shape $(W, P, P)$."""
         walkers = self.complete(theta)
         out = np.empty((len(walkers), self.pixels**2), self.dtype)
-        batch.images(walkers, self._constants, self._grid, self._unroll, out)
+        kernel.images(walkers, self._constants, self._grid, self._unroll, out)
         return out.reshape(-1, self.pixels, self.pixels)
 
     def log_likelihood(self, theta: ArrayLike, data: ArrayLike) -> NDArray[np.float64]:
@@ -180,17 +179,13 @@ class LensModel:
             theta: The walkers, with shape $(W, p)$.
             data: The observation, with shape $(P, P)$.
         """
-        walkers = self.complete(theta)
-        misfit = np.empty(len(walkers))
-        batch.misfits(walkers, *self._problem(data), misfit)
-        return -0.5 / self.noise**2 * misfit
+        return self._evaluate(theta, data, order=0)[0]
 
     def log_likelihood_gradient(
         self, theta: ArrayLike, data: ArrayLike
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         r"""Returns the log-likelihood $(W,)$ and its gradient $(W, p)$."""
-        value, gradient, _ = self._differentiate(theta, data, fisher=False)
-        return value, gradient
+        return self._evaluate(theta, data, order=1)[:2]
 
     def log_likelihood_fisher(
         self, theta: ArrayLike, data: ArrayLike
@@ -199,7 +194,7 @@ class LensModel:
 
         The Fisher matrix is $J^T J / \sigma^2$, where $J$ is the Jacobian of the image.
         """
-        return self._differentiate(theta, data, fisher=True)
+        return self._evaluate(theta, data, order=2)
 
     def intensity_gram(self, theta: ArrayLike, data: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         r"""Returns $A^T A$ $(W, n, n)$ and $A^T d$ $(W, n)$; the columns of $A$ are the sources at unit intensity.
@@ -210,25 +205,26 @@ class LensModel:
         walkers = self.complete(theta)
         n = len(self.sources)
         out = np.empty((len(walkers), n + 1, n + 1))
-        batch.grams(walkers, *self._problem(data), out)
+        kernel.grams(walkers, *self._problem(data), out)
         return out[:, :n, :n], out[:, :n, n]
 
-    def _differentiate(
-        self, theta: ArrayLike, data: ArrayLike, fisher: bool
+    def _evaluate(
+        self, theta: ArrayLike, data: ArrayLike, order: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
         walkers = self.complete(theta)
         count, dim = walkers.shape
-        misfit, gradient = np.empty(count), np.empty((count, dim))
-        square = np.empty((count if fisher else 0, dim, dim))
-        batch.gradients(walkers, *self._problem(data), misfit, gradient, square)
-        if self.kind == "sie":
+        misfit, gradient = np.empty(count), np.empty((count, dim if order > 0 else 0))
+        square = np.empty((count, dim, dim) if order > 1 else (count, 0, 0))
+        kernel.gradients(walkers, *self._problem(data), misfit, gradient, square)
+        if self.kind == "sie" and order > 0:
             gradient = np.delete(gradient, SLOPE, axis=1)
+        if self.kind == "sie" and order > 1:
             square = np.delete(np.delete(square, SLOPE, axis=1), SLOPE, axis=2)
         precision = 1 / self.noise**2
         return -0.5 * precision * misfit, precision * gradient, precision * square
 
     def _problem(self, data: ArrayLike) -> tuple[NDArray, NDArray, NDArray, int, tuple[int, ...]]:
-        r"""Returns what the functions of `batch` need besides the walkers."""
+        r"""Returns what the kernel's functions need besides the walkers."""
         array = as_array(data, "data")
         if tuple(array.shape) != (self.pixels, self.pixels):
             raise UsageError(
@@ -256,10 +252,10 @@ class LensModel:
 
     def _chunks(self, rows: NDArray[np.float64]) -> NDArray:
         r"""Cuts rows $(k, H)$ to chunks $(C, k \, \text{CHUNK})$; what the last one lacks is filled with any number."""
-        count = -(-rows.shape[1] // CHUNK)
-        padded = np.ones((len(rows), count * CHUNK), self.dtype)
+        count = -(-rows.shape[1] // kernel.CHUNK)
+        padded = np.ones((len(rows), count * kernel.CHUNK), self.dtype)
         padded[:, : rows.shape[1]] = rows
-        return np.ascontiguousarray(padded.reshape(len(rows), count, CHUNK).swapaxes(0, 1)).reshape(count, -1)
+        return np.ascontiguousarray(padded.reshape(len(rows), count, kernel.CHUNK).swapaxes(0, 1)).reshape(count, -1)
 
     @property
     def _unroll(self) -> tuple[int, ...]:
