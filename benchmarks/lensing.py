@@ -24,7 +24,7 @@ TARGETS = {"gradient": "300x, 20x"}
 
 def of_caustics(model, data, chunk_size):
     r"""The functions that a sampler would build on caustics, for a batch of walkers."""
-    simulator = caustics_simulator(model, chunk_size).to(dtype=torch.float32)
+    simulator = caustics_simulator(model, chunk_size)
 
     def log_likelihood(v):
         return -0.5 * ((data - simulator(v)) ** 2).sum() / model.noise**2
@@ -55,7 +55,7 @@ def main():
     model = LensModel()
     theta = rng.uniform(*model.bounds, size=(WALKERS, len(model.names)))
     data = model.images(theta[:1])[0] + rng.normal(0, model.noise, (model.pixels, model.pixels))
-    values = torch.as_tensor(caustics_parameters(model, theta[:walkers]), dtype=torch.float32)
+    values = caustics_parameters(model, theta[:walkers])
     observed = torch.as_tensor(data, dtype=torch.float32)
     default, one = of_caustics(model, observed, None), of_caustics(model, observed, 1)
     ours = {
