@@ -22,6 +22,7 @@ VALID = {
     "q": (0.0, 1.0, "above 0 and at most 1"),
     "gamma": (1.0, 3.0, "above 1 and at most 3"),
 }
+ANY = (-math.inf, math.inf, "finite")
 SLOPE = 3  # the position of gamma among the parameters
 
 
@@ -149,15 +150,14 @@ class LensModel:
         r"""Returns walkers $(W, p)$ as $(W, 4 + 3n)$, after a check: with $\gamma = 2$ for an SIE."""
         array = as_array(theta, "theta")
         if array.ndim != 2 or array.shape[1] != len(self.names):
-            wanted = f"(W, {len(self.names)}), one column for each of {', '.join(self.names)}"
-            raise UsageError(f"theta has shape {tuple(array.shape)}; the model asks for {wanted}")
+            shape = f"(W, {len(self.names)}), one column for each of {', '.join(self.names)}"
+            raise UsageError(f"theta has shape {tuple(array.shape)}; the model asks for {shape}")
         array = as_host(array)
-        for name, column in zip(self.names, array.T, strict=True):
-            low, high, wanted = VALID.get(name, (-math.inf, math.inf, "finite"))
-            bad = ~((column > low) & (column <= high) & np.isfinite(column))
-            if bad.any():
-                w = int(bad.argmax())
-                raise UsageError(f"theta has {name} = {column[w]} at walker {w}; it must be {wanted}")
+        low, high, wanted = zip(*(VALID.get(name, ANY) for name in self.names), strict=True)
+        bad = ~((array > low) & (array <= high) & np.isfinite(array))
+        if bad.any():
+            w, i = np.argwhere(bad)[0]
+            raise UsageError(f"theta has {self.names[i]} = {array[w, i]} at walker {w}; it must be {wanted[i]}")
         if self.kind == "sie":
             array = np.insert(array, SLOPE, 2.0, axis=1)
         return np.ascontiguousarray(array)
