@@ -10,6 +10,8 @@ from hydra.core.global_hydra import GlobalHydra
 from mira_bench.cli import main
 from mira_bench.paper.catalogue import items, runnable
 
+FOREST = ["metric.c2st.fiducials=1", "metric.c2st.trees=2"]
+
 # What makes each item a matter of a second or two; the numbers are then only looked at for being there.
 TINY = {
     "center_distribution_support": ["fiducials=30", "samples=20"],
