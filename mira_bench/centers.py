@@ -49,6 +49,10 @@ class Centers:
             drawn = (drawn - low[:, None]) / width[:, None]
         return np.ascontiguousarray(drawn, dtype=np.float32)
 
+    def first(self, regions: int) -> "Centers":
+        r"""Returns the first centers of every fiducial."""
+        return Centers(lambda index: self.draw(index)[:, :regions], self.own_units)
+
 
 def _keyed(seed: int, regions: int, dim: int) -> Callable[[NDArray[np.integer]], NDArray[np.float32]]:
     def draw(index: NDArray[np.integer]) -> NDArray[np.float32]:

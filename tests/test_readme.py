@@ -4,10 +4,12 @@ import contextlib
 import io
 import re
 import sys
+import textwrap
 from pathlib import Path
 
 import mira_bench as mb
 from mira_bench.cli import _configs
+from mira_bench.paper.catalogue import runnable
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", TEXT, re.S)
@@ -26,6 +28,17 @@ def test_the_blocks_run_in_their_order():
     del sys.modules["readme"]
     assert scope["result"].ranking.verdict.tolist() == ["no miscalibration found", "overconfident"]
     assert isinstance(scope["result"], mb.Result)
+
+
+def test_the_errata_run():
+    page = (Path(__file__).parents[1] / "docs" / "errata.md").read_text(encoding="utf-8")
+    ((code, shown),) = re.findall(r"```python\n(.*?)```\n\n   ```\n(.*?)```", page, re.S)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(textwrap.dedent(code), {})
+    assert printed.getvalue().split() == shown.split()
+    items = set(re.findall(r"`python -m mira_bench paper ([\w ]+)`", page))
+    assert {name for line in items for name in line.split()} <= set(runnable())
 
 
 def test_the_page_of_metrics_runs_and_names_them_all():

@@ -26,6 +26,7 @@ from ..streams import generator
 NULL_FIDUCIALS = (32, 256)
 NULL_POINTS = 5 * 10**7
 REPLICATES = 9999
+SHARED_REGIONS = 10**5  # that the influence of a shared sample is averaged over, if there are as many
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,10 @@ def _shared_terms(
     block: Block, ruler: Scale, centers: Centers, distance: Distance, ranks: NDArray[np.int32], labels: NDArray
 ) -> dict[Any, NDArray[np.float64]]:
     r"""Per group, the sum over its fiducials of each shared sample's influence on the score."""
-    count, regions = block.samples.shape[1], ranks.shape[1]
+    count = block.samples.shape[1]
+    # The influence of a sample is an average over very many regions: of some thousand fiducials, a few each will do.
+    regions = min(ranks.shape[1], max(1, SHARED_REGIONS // len(block.scaling.truths)))
+    ranks, centers = ranks[:, :regions], centers.first(regions)
     terms = {}
     for group in np.unique(labels):
         rows = np.flatnonzero(labels == group)

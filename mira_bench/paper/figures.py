@@ -40,6 +40,10 @@ def _panel(axes: Axes, part: pd.DataFrame, x: str, series: str) -> None:
         printed = [a + 0.08 for a in at]
         axes.plot(printed, rows["paper"], "_", color=color, ms=11, mew=2, alpha=0.75)
     axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
+    if max(map(len, map(str, ticks))) > 14:
+        axes.tick_params(axis="x", labelrotation=30)
+        for label in axes.get_xticklabels():
+            label.set_horizontalalignment("right")
     axes.set_xlim(-0.6, len(ticks) - 0.4)
 
 

@@ -36,7 +36,9 @@ def _git() -> dict[str, str | bool] | None:
         # A package installed below somebody else's repository must not carry that repository's commit.
         if not (Path(ask("rev-parse", "--show-toplevel")) / "mira_bench").samefile(Path(__file__).parents[1]):
             return None
-        return {"commit": ask("rev-parse", "HEAD"), "changed": bool(ask("status", "--porcelain"))}
+        # Results that are written into the checkout do not change the code.
+        changed = bool(ask("status", "--porcelain", "--", ":/mira_bench", ":/tasks", ":/configs"))
+        return {"commit": ask("rev-parse", "HEAD"), "changed": changed}
     except (OSError, subprocess.CalledProcessError):
         return None
 

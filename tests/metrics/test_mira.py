@@ -1,5 +1,7 @@
 r"""MIRA's laws: what the paper proves, what theory adds, and that the error bars are right."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -190,6 +192,13 @@ def test_shared_sets_widen_the_error(rng):
     relative = 1 / np.sqrt(2 * 149)  # the standard error of a standard deviation
     assert np.mean(naive) < true * 0.75
     assert abs(np.mean(ours) / true - 1) < 4 * relative
+
+
+def test_the_error_of_a_shared_set_needs_a_few_regions_of_many_fiducials(rng, monkeypatch):
+    truths, samples = rng.normal(size=(1000, 3)), rng.normal(size=(1, 200, 3))
+    few = mb.mira(truths, samples, regions=200).stderr  # 100 of the 200 regions are used
+    monkeypatch.setattr(sys.modules["mira_bench.metrics.mira"], "SHARED_REGIONS", 10**9)
+    assert few == pytest.approx(mb.mira(truths, samples, regions=200).stderr, rel=0.02)
 
 
 def test_null_band_is_exact_and_the_papers_is_too_wide(rng):

@@ -10,23 +10,16 @@ from hydra.core.global_hydra import GlobalHydra
 from mira_bench.cli import main
 from mira_bench.paper.catalogue import items, runnable
 
-FOREST = ["metric.c2st.fiducials=1", "metric.c2st.trees=2"]
-
 # What makes each item a matter of a second or two; the numbers are then only looked at for being there.
+FOREST = ["metric.c2st.fiducials=1", "metric.c2st.trees=2"]
 TINY = {
     "center_distribution_support": ["fiducials=30", "samples=20"],
     "bf_linear": ["fiducials=30", "samples=20"],
     "bf_linear_literal": ["fiducials=30", "samples=20"],
     "bf_gmm": ["fiducials=30", "samples=20", "study.repeats=2"],
-    "performance": [
-        "fiducials=20",
-        "samples=20",
-        "metric.c2st.fiducials=1",
-        "metric.c2st.classifier=forest",
-        "metric.c2st.trees=2",
-    ],
-    "tails_2d": ["fiducials=20", "samples=20", "metric.c2st.fiducials=1", "metric.c2st.trees=2"],
-    "tails_100d": ["fiducials=20", "samples=20", "metric.c2st.fiducials=1", "metric.c2st.trees=2"],
+    "performance": ["fiducials=20", "samples=20", *FOREST, "metric.c2st.classifier=forest"],
+    "tails_2d": ["fiducials=20", "samples=20", *FOREST],
+    "tails_100d": ["fiducials=20", "samples=20", *FOREST],
     "lc2st": ["fiducials=40", "samples=20", "study.repeats=1", "metric.lc2st.trials=1", "metric.lc2st.fiducials=1"],
     "uninformative": ["fiducials=30", "samples=20"],
     "dimension": ["fiducials=30", "samples=20", "study.repeats=2"],
