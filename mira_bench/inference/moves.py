@@ -35,9 +35,9 @@ def symmetrized(matrix: Floats, groups: NDArray[np.intp] | None) -> Floats:
     other = (blocks.sum(axis=(0, 1)) - count * same) / max(count * (count - 1), 1)
     shared = matrix[groups[:, :, None], rest].mean(axis=0)
     out = matrix.copy()
-    for row in groups:
-        for column in groups:
-            out[np.ix_(row, column)] = same if row is column else other
+    for i, row in enumerate(groups):
+        for j, column in enumerate(groups):
+            out[np.ix_(row, column)] = same if i == j else other
         out[np.ix_(row, rest)] = shared
         out[np.ix_(rest, row)] = shared.T
     return out
