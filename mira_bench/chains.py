@@ -51,17 +51,16 @@ def effective_size(chains: NDArray) -> NDArray[np.float64]:
     r"""Returns the effective number of draws in chains $(m, n, p)$ with $m \geq 2$, as to their mean: $(p,)$."""
 
     rho = _autocorrelations(chains)
-    draws, lags = chains.shape[0] * chains.shape[1], chains.shape[1] // 2 * 2
-    even, odd = rho[:lags:2], rho[1:lags:2]
+    draws, count = chains.shape[0] * chains.shape[1], max((chains.shape[1] - 1) // 2, 1)
+    even, odd = rho[: 2 * count : 2], rho[1 : 2 * count : 2]
     pairs = even + odd
     # Geyer's initial sequence: sums of neighbors are positive and decrease for a reversible chain, so the first one
-    # that is not positive ends the sum, and one that increases is noise.
+    # that is not positive ends the sum (or the last one there is), and one that increases is noise.
     positive = np.logical_and.accumulate(pairs > 0, axis=0)
-    monotone = np.minimum.accumulate(np.where(positive, pairs, np.inf), axis=0)
-    end = positive.sum(axis=0)
-    last = even[np.minimum(end, len(even) - 1), np.arange(even.shape[1])]
-    tau = 2 * np.where(positive, monotone, 0.0).sum(axis=0) - 1
-    tau += np.where(end < len(even), np.maximum(last, 0.0), 0.0)
+    end = np.minimum(positive.sum(axis=0), count - 1)
+    monotone = np.where(np.arange(count)[:, None] < end, np.minimum.accumulate(pairs, axis=0), 0.0)
+    last = np.maximum(even[end, np.arange(even.shape[1])], 0.0)
+    tau = 2 * monotone.sum(axis=0) - 1 + last
     return np.asarray(draws / np.maximum(tau, 1 / np.log10(draws)))
 
 

@@ -83,7 +83,7 @@ def smc(
         >>> result = smc(Normal(), np.random.default_rng(0))
         >>> result.samples.shape
         (40, 110, 1)
-        >>> abs(result.log_evidence - np.log(np.sqrt(2 * np.pi) / 10)) < 0.3
+        >>> bool(abs(result.log_evidence - np.log(np.sqrt(2 * np.pi) / 10)) < 0.3)
         True
 
     References:
