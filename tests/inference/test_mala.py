@@ -4,6 +4,8 @@ from toy_targets import Gaussian, Sources, agrees
 
 from mira_bench import UsageError
 from mira_bench.inference import mala
+from mira_bench.inference.mala import _evaluated
+from mira_bench.inference.target import UnitCube
 
 
 def test_a_gaussian_against_the_walls(rng):
@@ -15,6 +17,15 @@ def test_a_gaussian_against_the_walls(rng):
     estimates = np.concatenate([samples, samples**2, samples.prod(axis=2, keepdims=True)], axis=2).mean(axis=1)
     assert agrees(estimates, moments @ weights).all()
     assert 0.4 < np.mean([r.acceptance for r in runs]) < 0.75
+
+
+def test_the_drift_follows_the_density_in_logit_coordinates(rng):
+    cube, shift = UnitCube(Gaussian()), 1e-6
+    x = 3 * rng.standard_normal((10, 2))
+    for i in range(2):
+        e = shift * np.eye(2)[i]
+        slope = (_evaluated(cube, x + e).log_density - _evaluated(cube, x - e).log_density) / (2 * shift)
+        assert np.allclose(_evaluated(cube, x).gradient[:, i], slope, rtol=1e-5, atol=1e-5)
 
 
 def test_what_the_result_says(rng):
