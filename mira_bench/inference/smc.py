@@ -190,8 +190,15 @@ def _systematic(weights: Floats, rng: np.random.Generator) -> NDArray[np.intp]:
 def _mass(cube: UnitCube, u: Floats, beta: float) -> Mass:
     r"""The mass matrix of a stage: a precision of the particles, invariant under permutations of groups."""
     if cube.has_fisher:
-        fisher = symmetrized(cube.fisher(u).mean(axis=0), cube.groups)
-        return mass(beta * fisher + PRIOR_PRECISION * np.eye(cube.dim))
+        fisher = cube.fisher(u)
+        fisher = fisher[np.isfinite(fisher).all(axis=(1, 2))]
+        if not len(fisher):
+            raise UsageError(f"{cube.name}: fisher is not finite at any of {len(u)} particles")
+        precision = beta * symmetrized(fisher.mean(axis=0), cube.groups) + PRIOR_PRECISION * np.eye(cube.dim)
+        try:
+            return mass(precision)
+        except np.linalg.LinAlgError:
+            raise UsageError(f"{cube.name}: the mean of fisher has a negative eigenvalue") from None
     # Without it, the inverse of their covariance, with correlations shrunk by what so few particles cannot know.
     covariance = np.atleast_2d(np.cov(unrolled(u, cube.periodic), rowvar=False))
     shrink = cube.dim / (cube.dim + len(u))

@@ -154,6 +154,8 @@ def test_a_likelihood_of_any_scale(rng):
         ({"linear": np.array([0.5])}, {}, "linear must be different indices"),
         ({"linear": [0], "periodic": [True, False]}, {}, "cannot be both"),
         ({"log_likelihood": lambda theta: np.full(len(theta), np.nan)}, {}, "not finite at any of 200 points"),
+        ({"fisher": lambda theta: np.full((len(theta), 2, 2), np.nan)}, {}, "fisher is not finite at any of 200"),
+        ({"fisher": lambda theta: np.repeat(-99 * np.eye(2)[None], len(theta), 0)}, {}, "fisher has a negative"),
         ({"log_likelihood": lambda theta: np.zeros((len(theta), 1))}, {}, r"log_likelihood returned shape \(200, 1\)"),
     ],
 )
