@@ -14,6 +14,7 @@ from .target import Evaluations, Floats, Target, UnitCube, unrolled
 
 ACCEPTANCE = 0.8  # of a trajectory: the step adapts to it
 STEP = (0.01, 0.5, 1.0)  # the smallest, the first and the largest step; one is half way to instability
+WORTHWHILE = 0.01  # chains use one relocation per draw if fewer than this are accepted, else as many as a stage
 PRIOR_PRECISION = 12.0  # of a uniform law on the unit interval
 
 
@@ -70,7 +71,8 @@ def smc(
         warmup: The number of draws of each chain that adapt the step and are dropped.
         draws: The number of draws of each chain that are kept.
         leapfrogs: The number of leapfrog steps in a trajectory.
-        relocations: The number of relocations of a group in each stage, and one before each draw (if not zero).
+        relocations: The number of relocations of a group in each stage. As many before each draw, unless they are
+            hardly ever accepted: then one.
         ess: The effective number of particles after a stage, as a fraction of those before.
 
     Example:
@@ -115,13 +117,15 @@ def smc(
         temperatures.append(beta)
         accepted.append((acceptance, relocated))
 
+    if relocated < WORTHWHILE:
+        relocations = min(relocations, 1)
     start = rng.choice(particles, chains, replace=False)
     u, log_likelihood = u[start], log_likelihood[start]
     samples, logs = np.empty((chains, draws, cube.dim)), np.empty((chains, draws))
     total = 0.0
     for i in range(-warmup, draws):
         (u, log_likelihood, acceptance), _ = _sweep(
-            cube, u, log_likelihood, metric, step, rng, 1.0, leapfrogs, min(relocations, 1)
+            cube, u, log_likelihood, metric, step, rng, 1.0, leapfrogs, relocations
         )
         if i < 0:
             step = _adapted(step, acceptance)

@@ -58,11 +58,11 @@ def symmetric_features(theta):
 def test_exchangeable_sources(rng):
     # Against importance sampling from the prior, whose standard errors are those of a ratio of means.
     target, _ = Sources.observed(rng)
-    theta = rng.uniform(target.low, target.high, (400_000, 7))
+    theta = rng.uniform(target.low, target.high, (200_000, 7))
     log_likelihood = target.log_likelihood(theta)
     scale = log_likelihood.max()
     weights = np.exp(log_likelihood - scale)
-    assert weights.sum() ** 2 / (weights**2).sum() > 3000
+    assert weights.sum() ** 2 / (weights**2).sum() > 1500
     values = symmetric_features(theta)
     exact = weights @ values / weights.sum()
     error = np.sqrt((weights**2) @ (values - exact) ** 2) / weights.sum()
@@ -77,7 +77,7 @@ def test_exchangeable_sources(rng):
 
 
 def test_simulation_based_calibration(rng):
-    fiducials, chains = 150, 19
+    fiducials, chains = 120, 19
     ranks = np.empty((fiducials, 4), int)
     for l in range(fiducials):
         target, truth = Sources.observed(rng, count=1)
@@ -102,7 +102,8 @@ def test_what_the_result_says(rng):
     assert result.evaluations.gradient == 5 * sweeps
     assert result.evaluations.linear_terms == sweeps
     assert result.evaluations.fisher == 50 * stages
-    assert result.evaluations.likelihood == 50 + 2 * 50 * stages + 10 * 10
+    assert result.stage_acceptance[-1, 1] > 0.01
+    assert result.evaluations.likelihood == 50 + 2 * sweeps
 
 
 def test_same_seed_same_bits():
