@@ -23,7 +23,7 @@ def _autocorrelations(z: NDArray[np.float64]) -> NDArray[np.float64]:
     covariance = fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :count].mean(axis=0) / count
     within = covariance[0] * count / (count - 1)
     total = covariance[0] + z.mean(axis=1).var(axis=0, ddof=1)
-    # A constant parameter has no variance: it counts as independent.
+    # A constant parameter has no variance.
     ratio = np.divide(within - covariance, total, out=np.ones_like(covariance), where=total > 1e-12)
     rho = 1 - ratio
     rho[0] = 1.0
@@ -61,7 +61,8 @@ def effective_size(chains: NDArray) -> NDArray[np.float64]:
     monotone = np.where(np.arange(count)[:, None] < end, np.minimum.accumulate(pairs, axis=0), 0.0)
     last = np.maximum(even[end, np.arange(even.shape[1])], 0.0)
     tau = 2 * monotone.sum(axis=0) - 1 + last
-    return np.asarray(draws / np.maximum(tau, 1 / np.log10(draws)))
+    constant = np.ptp(chains, axis=(0, 1)) == 0
+    return np.asarray(np.where(constant, draws, draws / np.maximum(tau, 1 / np.log10(draws))))
 
 
 def effective_samples(samples: Array) -> float:

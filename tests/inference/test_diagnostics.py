@@ -50,7 +50,8 @@ def test_chains_that_do_not_move():
     chains[:, :, 1] = np.arange(4)[:, None]
     assert rhat(chains)[0] == 1
     assert rhat(chains)[1] == np.inf
-    assert ess_bulk(chains)[0] == 80
+    assert ess_bulk(chains)[0] == ess_tail(chains)[0] == 80
+    assert ess_bulk(chains[:, :8])[0] == 32
 
 
 def test_labels_that_switch_are_no_disagreement(rng):
