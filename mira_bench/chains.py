@@ -1,6 +1,6 @@
 r"""Samples in the order of a Markov chain: how many independent ones they are worth."""
 
-__all__ = ["autocorrelated", "effective_samples"]
+__all__ = ["autocorrelated", "effective_samples", "effective_size", "halves", "normal_scores"]
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,38 +16,53 @@ ENOUGH = 0.5  # of the samples
 
 
 def _autocorrelations(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""The autocorrelations of split chains $(2, n, p)$ at all lags, $(n, p)$, with the variance between halves."""
+    r"""The autocorrelations of chains $(m, n, p)$ at all lags, $(n, p)$, with the variance between chains."""
     count = z.shape[1]
     centered = z - z.mean(axis=1, keepdims=True)
     spectrum = fft.rfft(centered, fft.next_fast_len(2 * count, real=True), axis=1)
     covariance = fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :count].mean(axis=0) / count
     within = covariance[0] * count / (count - 1)
     total = covariance[0] + z.mean(axis=1).var(axis=0, ddof=1)
-    # A constant parameter has no variance: it counts as independent.
+    # A constant parameter has no variance.
     ratio = np.divide(within - covariance, total, out=np.ones_like(covariance), where=total > 1e-12)
     rho = 1 - ratio
     rho[0] = 1.0
     return np.asarray(rho)
 
 
-def _effective(chains: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""The bulk effective sample size of chains $(S, p)$, one per column: $(p,)$."""
-    half = len(chains) // 2
-    split = np.concatenate([chains[:half], chains[-half:]])
-    # Ranks in place of values: heavy tails do not matter, and the result does not depend on the parameterization.
-    z = special.ndtri((stats.rankdata(split, axis=0) - 0.375) / (2 * half + 0.25))
-    rho = _autocorrelations(z.reshape(2, half, -1))
-    even, odd = rho[: half // 2 * 2 : 2], rho[1 : half // 2 * 2 : 2]
+def halves(chains: NDArray) -> NDArray:
+    r"""Returns both halves of chains $(m, n, p)$ as chains of their own, $(2m, n / 2, p)$: a drift then shows."""
+
+    half = chains.shape[1] // 2
+    return np.concatenate([chains[:, :half], chains[:, -half:]])
+
+
+def normal_scores(chains: NDArray) -> NDArray[np.float64]:
+    r"""Returns chains $(m, n, p)$ with normal quantiles of the ranks among all draws in place of the values.
+
+    Heavy tails then do not matter, and the result does not depend on the parameterization.
+    """
+
+    ranks = stats.rankdata(chains.reshape(-1, chains.shape[2]), axis=0)
+    return np.asarray(special.ndtri((ranks - 0.375) / (len(ranks) + 0.25)).reshape(chains.shape))
+
+
+def effective_size(chains: NDArray) -> NDArray[np.float64]:
+    r"""Returns the effective number of draws in chains $(m, n, p)$ with $m \geq 2$, as to their mean: $(p,)$."""
+
+    rho = _autocorrelations(chains)
+    draws, count = chains.shape[0] * chains.shape[1], max((chains.shape[1] - 1) // 2, 1)
+    even, odd = rho[: 2 * count : 2], rho[1 : 2 * count : 2]
     pairs = even + odd
     # Geyer's initial sequence: sums of neighbors are positive and decrease for a reversible chain, so the first one
-    # that is not positive ends the sum, and one that increases is noise.
+    # that is not positive ends the sum (or the last one there is), and one that increases is noise.
     positive = np.logical_and.accumulate(pairs > 0, axis=0)
-    monotone = np.minimum.accumulate(np.where(positive, pairs, np.inf), axis=0)
-    end = positive.sum(axis=0)
-    last = even[np.minimum(end, len(even) - 1), np.arange(even.shape[1])]
-    tau = 2 * np.where(positive, monotone, 0.0).sum(axis=0) - 1
-    tau += np.where(end < len(even), np.maximum(last, 0.0), 0.0)
-    return np.asarray(2 * half / np.maximum(tau, 1 / np.log10(2 * half)))
+    end = np.minimum(positive.sum(axis=0), count - 1)
+    monotone = np.where(np.arange(count)[:, None] < end, np.minimum.accumulate(pairs, axis=0), 0.0)
+    last = np.maximum(even[end, np.arange(even.shape[1])], 0.0)
+    tau = 2 * monotone.sum(axis=0) - 1 + last
+    constant = np.ptp(chains, axis=(0, 1)) == 0
+    return np.asarray(np.where(constant, draws, draws / np.maximum(tau, 1 / np.log10(draws))))
 
 
 def effective_samples(samples: Array) -> float:
@@ -82,7 +97,8 @@ def _median(samples: Array, shuffle: np.random.Generator | None = None) -> float
     for l in _chosen(fiducials, FIDUCIALS):
         values = flat(as_array(samples[l : l + 1], "samples"), 2)[0]
         part = as_host(values[:, _chosen(values.shape[1], PARAMETERS)])
-        smallest.append(_effective(part if shuffle is None else shuffle.permutation(part)).min())
+        chain = (part if shuffle is None else shuffle.permutation(part))[None]
+        smallest.append(effective_size(normal_scores(halves(chain))).min())
     return float(np.median(smallest))
 
 

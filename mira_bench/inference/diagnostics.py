@@ -1,0 +1,135 @@
+r"""Have the chains converged? Rank-normalized split R-hat, bulk and tail effective sample size."""
+
+__all__ = ["Convergence", "diagnose", "ess_bulk", "ess_tail", "rhat", "sort_groups"]
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ..chains import effective_size, halves, normal_scores
+from ..errors import UsageError
+from .target import Target, UnitCube, unrolled
+
+FEWEST = 4  # draws per chain: two in each half
+TAILS = (0.05, 0.95)
+
+
+class Convergence(NamedTuple):
+    r"""The diagnostics of each parameter, all with shape $(d,)$.
+
+    Arguments:
+        rhat: The rank-normalized split $\hat R$; below 1.01 the chains agree, above 1.05 they do not.
+        ess_bulk: The effective number of draws as to location.
+        ess_tail: The effective number of draws as to the 5 % and 95 % quantiles, the smaller of the two.
+    """
+
+    rhat: NDArray[np.float64]
+    ess_bulk: NDArray[np.float64]
+    ess_tail: NDArray[np.float64]
+
+    def __str__(self) -> str:
+        return (
+            f"R-hat up to {self.rhat.max():.3f}, effective draws from {self.ess_bulk.min():.0f} (bulk) "
+            f"and {self.ess_tail.min():.0f} (tail)"
+        )
+
+
+def _as_chains(samples: ArrayLike) -> NDArray[np.float64]:
+    chains = np.asarray(samples, np.float64)
+    if chains.ndim != 3:
+        raise UsageError(f"samples have shape {chains.shape}; chains have shape (chains, draws, parameters)")
+    if chains.shape[1] < FEWEST:
+        raise UsageError(f"{chains.shape[1]} draws per chain are too few to diagnose; at least {FEWEST} are needed")
+    if not np.isfinite(chains).all():
+        raise UsageError("samples contain values that are not finite")
+    return chains
+
+
+def _split_rhat(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    count = z.shape[1]
+    between = z.mean(axis=1).var(axis=0, ddof=1)
+    within = z.var(axis=1, ddof=1).mean(axis=0)
+    # Chains that do not move have no variance within: at one place all of them agree, at several they never will.
+    stuck = np.where(between > 0, np.inf, 1 / count)
+    ratio = np.divide(between, within, out=stuck, where=within > 0)
+    return np.asarray(np.sqrt(ratio + (count - 1) / count))
+
+
+def rhat(samples: ArrayLike) -> NDArray[np.float64]:
+    r"""Returns the rank-normalized split $\hat R$ of each parameter, with shape $(d,)$.
+
+    The larger of two: that of the values (location), and that of their distances from the median (scale).
+
+    Arguments:
+        samples: The chains, with shape $(C, n, d)$, $n \geq 4$.
+
+    References:
+        | Rank-Normalization, Folding, and Localization: An Improved R-hat (Vehtari et al. 2021)
+        | https://arxiv.org/abs/1903.08008
+    """
+
+    split = halves(_as_chains(samples))
+    folded = np.abs(split - np.median(split, axis=(0, 1)))
+    return np.maximum(_split_rhat(normal_scores(split)), _split_rhat(normal_scores(folded)))
+
+
+def ess_bulk(samples: ArrayLike) -> NDArray[np.float64]:
+    r"""Returns the effective number of draws as to location, of rank-normalized chains $(C, n, d)$: $(d,)$."""
+
+    return effective_size(normal_scores(halves(_as_chains(samples))))
+
+
+def ess_tail(samples: ArrayLike) -> NDArray[np.float64]:
+    r"""Returns the effective number of draws as to the tails, of chains $(C, n, d)$: $(d,)$.
+
+    The smaller of those of the 5 % and the 95 % quantile.
+    """
+
+    chains = _as_chains(samples)
+    below = [chains <= np.quantile(chains, level, axis=(0, 1)) for level in TAILS]
+    return np.min([effective_size(halves(b.astype(np.float64))) for b in below], axis=0)
+
+
+def sort_groups(samples: NDArray, groups: NDArray[np.integer], by: int = 0) -> NDArray:
+    r"""Returns samples whose exchangeable groups are in the order of one of their coordinates.
+
+    For diagnostics only: labels that switch are no disagreement between chains. A sampler that sorted its state would
+    not be exact.
+
+    Arguments:
+        samples: The samples, with shape $(*, d)$.
+        groups: The indices of the coordinates of each group, with shape $(G, k)$.
+        by: Which of the $k$ coordinates gives the order.
+    """
+
+    blocks = samples[..., groups]
+    order = np.argsort(blocks[..., by], axis=-1)
+    out = np.array(samples)
+    out[..., groups] = np.take_along_axis(blocks, order[..., None], axis=-2)
+    return out
+
+
+def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> Convergence:
+    r"""Returns the diagnostics of chains.
+
+    With a target, exchangeable groups are sorted first and periodic parameters counted from their circular mean.
+
+    Arguments:
+        samples: The chains, with shape $(C, n, d)$, $n \geq 4$.
+        target: What was sampled.
+        by: The coordinate of a group that gives the order of the groups.
+
+    Example:
+        >>> chains = np.random.default_rng(0).normal(size=(4, 500, 2))
+        >>> print(diagnose(chains))
+        R-hat up to 1.001, effective draws from 1712 (bulk) and 1820 (tail)
+    """
+
+    chains = _as_chains(samples)
+    if target is not None:
+        cube = UnitCube(target)
+        if cube.groups is not None:
+            chains = sort_groups(chains, cube.groups, by)
+        chains = unrolled(cube.from_physical(chains), cube.periodic)
+    return Convergence(rhat(chains), ess_bulk(chains), ess_tail(chains))
