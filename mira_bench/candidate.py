@@ -1,13 +1,30 @@
 r"""The contract of a candidate: how samples are made. And the two controls that every run carries."""
 
-__all__ = ["Candidate", "Oracle", "Posterior", "Prior"]
+__all__ = ["Candidate", "Draws", "Oracle", "Posterior", "Prior"]
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .arrays import Array
+
+
+@dataclass(frozen=True)
+class Draws:
+    r"""Samples, and what a sampler found out on the way. A plain array of samples does where there is no more to say.
+
+    Arguments:
+        values: The samples, with shape $(L, S, *event)$.
+        log_evidence: The log-evidence of the candidate's model for each observation, with shape $(L,)$.
+        diagnostics: Numbers about each posterior by name (`rhat`, `ess_bulk`, ...), each with shape $(L,)$.
+    """
+
+    values: Array
+    log_evidence: NDArray[np.float64] | None = None
+    diagnostics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 class Posterior(Protocol):
@@ -19,8 +36,8 @@ class Posterior(Protocol):
     - `log_evidence(x)`: the log-evidence of the model behind it, with shape $(L,)$.
     """
 
-    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
-        r"""Returns `count` samples for each observation, with shape $(L, S, *event)$: an array or a tensor."""
+    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array | Draws:
+        r"""Returns `count` samples for each observation, with shape $(L, S, *event)$: an array, a tensor or `Draws`."""
 
 
 @runtime_checkable

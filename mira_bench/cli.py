@@ -216,13 +216,16 @@ def _whole(key: str, value: Any) -> int:
 
 def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     r"""Turns a config into the arguments that `run` and `estimate` share."""
+    from .views import with_views
+
     candidates = cfg.task.get("candidates") or {}
     chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(candidates))
-    metrics = _choose("metric", cfg.metrics, list(cfg.metric))
+    metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
+    task = _make(cfg.task.model)
     return {
-        "task": _make(cfg.task.model),
+        "task": task,
         "candidates": {name: _make(candidates[name]) for name in chosen},
-        "metrics": {name: _make(cfg.metric[name]) for name in metrics},
+        "metrics": with_views(metrics, [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task),
         "fiducials": cfg.fiducials,
         "samples": cfg.samples,
         "seed": cfg.seed,

@@ -2,7 +2,7 @@ r"""The contract of a metric: observe blocks of fiducials one by one, then reduc
 
 __all__ = ["MISSING", "Block", "Metric", "Record", "Scores", "whole_block"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -34,8 +34,9 @@ class Block:
             only by metrics that use it.
         log_prob: Computes the candidate's log-density at the truth (first) and at its samples, with shape
             $(L, S + 1)$, if it has a density.
-        log_evidence: Computes the log-evidence of the candidate's model and of the true one, with shape $(L, 2)$,
-            if both have one.
+        log_evidence: Computes the log-evidence of the candidate's model and of the true one, with shape $(L, 2)$, or
+            $(L, 1)$ if nobody knows the latter, if the candidate has one.
+        diagnostics: What the candidate's sampler says about each posterior, by name, with shape $(L,)$, or none.
     """
 
     truths: NDArray[np.float64]
@@ -49,6 +50,7 @@ class Block:
     reference: Callable[[], NDArray] | None = None
     log_prob: Callable[[], NDArray] | None = None
     log_evidence: Callable[[], NDArray] | None = None
+    diagnostics: Mapping[str, NDArray[np.float64]] | None = None
 
     def scale(self, normalize: str) -> Scale:
         r"""Returns the scale of this block under a normalization."""
@@ -130,14 +132,15 @@ MISSING = {
     "x": "there are no observations",
     "reference": "there is no reference posterior",
     "log_prob": "the candidate has no density",
-    "log_evidence": "the candidate or the task has no evidence",
+    "log_evidence": "the candidate has no evidence",
+    "diagnostics": "the candidate's samples come without diagnostics",
 }
 
 
 class Metric(Protocol):
     r"""A metric of the runner. `version` is raised when its records change, so that old ones are not reused.
 
-    A metric that cannot do without `x`, `reference`, `log_prob` or `log_evidence` names them in `needs`.
+    A metric that cannot do without `x`, `reference`, `log_prob`, `log_evidence` or `diagnostics` names them in `needs`.
     """
 
     @property

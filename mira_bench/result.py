@@ -19,7 +19,7 @@ from .report import tables
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUMMARY = ["task", "candidate", "metric", "score", "stderr", "expected", "pvalue", "note"]
+SUMMARY = ["task", "candidate", "metric", "view", "score", "stderr", "expected", "pvalue", "note"]
 
 
 @dataclass(frozen=True)
@@ -53,16 +53,17 @@ class Result:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        r"""One row per candidate and metric: score, stderr, expected, pvalue, note."""
+        r"""One row per candidate, metric and view: score, stderr, expected, pvalue, note."""
         rows = []
         for s in self.standings:
             for metric in self.metrics:
                 scores = s.scores.get(metric)
-                row: dict[str, object] = {"task": self.task, "candidate": s.name, "metric": metric}
+                name, _, view = metric.partition("@")
+                row: dict[str, object] = {"task": self.task, "candidate": s.name, "metric": name, "view": view or "all"}
                 if scores is None:
                     row["note"] = f"failed: {s.failure}"
                 else:
-                    row |= {key: getattr(scores, key) for key in SUMMARY[3:]}
+                    row |= {key: getattr(scores, key) for key in SUMMARY[4:]}
                 rows.append(row)
         return pd.DataFrame(rows, columns=SUMMARY)
 
@@ -74,18 +75,20 @@ class Result:
             for metric, scores in s.scores.items():
                 if scores.per_fiducial is not None:
                     values = scores.per_fiducial
+                    name, _, view = metric.partition("@")
                     parts.append(
                         pd.DataFrame(
                             {
                                 "task": self.task,
                                 "candidate": s.name,
-                                "metric": metric,
+                                "metric": name,
+                                "view": view or "all",
                                 "fiducial": np.arange(len(values)),
                                 "value": values,
                             }
                         )
                     )
-        columns = ["task", "candidate", "metric", "fiducial", "value"]
+        columns = ["task", "candidate", "metric", "view", "fiducial", "value"]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 
     @property

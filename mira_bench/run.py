@@ -24,7 +24,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
-from .candidate import Candidate, Oracle, Prior
+from .candidate import Candidate, Draws, Oracle, Prior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import MISSING, Block, Metric, Record, Scores
@@ -134,14 +134,16 @@ def _build(plan: Plan, name: str) -> Any:
     return plan.candidates[name].build(plan.task, generator(plan.seed, "build", plan.name, name))
 
 
-def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Array:
+def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
     spec = plan.samples_spec(name, block)
     stored = plan.store.get(spec)
     if stored is not None:
-        return stored["values"]
+        told = {key.removeprefix("diagnostic "): v for key, v in stored.items() if key.startswith("diagnostic ")}
+        return Draws(stored["values"], stored.get("log_evidence"), told)
     x = _observations(fiducials)
-    values = posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block))
-    values = as_array(values, f"the samples of candidate {name!r}")
+    drawn = posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block))
+    draws = drawn if isinstance(drawn, Draws) else Draws(drawn)
+    values = as_array(draws.values, f"the samples of candidate {name!r}")
     wanted = (len(fiducials), plan.samples, *fiducials.event)
     if tuple(values.shape) != wanted:
         raise UsageError(
@@ -149,8 +151,9 @@ def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: 
             f"{plan.samples} samples for each of {len(fiducials)} observations"
         )
     if plan.keep_samples:
-        plan.store.put(spec, {"values": np.asarray(values)})
-    return values
+        kept = {"values": np.asarray(values)} | {f"diagnostic {key}": v for key, v in draws.diagnostics.items()}
+        plan.store.put(spec, kept if draws.log_evidence is None else kept | {"log_evidence": draws.log_evidence})
+    return dataclasses.replace(draws, values=values)
 
 
 def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
@@ -169,14 +172,14 @@ def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
     return outcomes
 
 
-def _extras(
-    plan: Plan, block: int, fiducials: Fiducials, count: int, posterior: Any, values: Array
-) -> dict[str, Callable[[], NDArray]]:
-    r"""What only some metrics look at, computed when they do: reference samples, densities, evidences."""
+def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior: Any, draws: Draws) -> dict[str, Any]:
+    r"""What only some metrics look at, computed when they do: reference samples, densities, evidences, diagnostics."""
     part = fiducials[:count]
     x = _observations(part)
     exact: Any = plan.task.exact_posterior() if hasattr(plan.task, "exact_posterior") else None
-    extras: dict[str, Callable[[], NDArray]] = {}
+    extras: dict[str, Any] = {}
+    if draws.diagnostics:
+        extras["diagnostics"] = {key: np.asarray(v, np.float64)[:count] for key, v in draws.diagnostics.items()}
     if exact is not None:
 
         @functools.cache
@@ -189,14 +192,16 @@ def _extras(
     if hasattr(posterior, "log_prob"):
 
         def log_prob() -> NDArray:
-            points = np.concatenate([np.asarray(part.y)[:, None], as_host(values)], axis=1)
+            points = np.concatenate([np.asarray(part.y)[:, None], as_host(draws.values[:count])], axis=1)
             return np.asarray(posterior.log_prob(points, x), np.float64)
 
         extras["log_prob"] = log_prob
-    if hasattr(posterior, "log_evidence") and hasattr(exact, "log_evidence"):
+    if draws.log_evidence is not None or hasattr(posterior, "log_evidence"):
 
         def log_evidence() -> NDArray:
-            return np.stack([posterior.log_evidence(x), exact.log_evidence(x)], axis=1)
+            own = posterior.log_evidence(x) if draws.log_evidence is None else draws.log_evidence[:count]
+            true = [exact.log_evidence(x)] if hasattr(exact, "log_evidence") else []
+            return np.stack([own, *true], axis=1)
 
         extras["log_evidence"] = log_evidence
     return extras
@@ -218,7 +223,8 @@ def work(
         if missing:
             count = plan.count(block)
             posterior = _build(plan, name)
-            values = _sample(plan, name, block, fiducials, posterior)[:count]
+            draws = _sample(plan, name, block, fiducials, posterior)
+            values = draws.values[:count]
             if isinstance(values, np.ndarray):
                 refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * plan.size)
             if plan.device not in (None, "cpu"):
@@ -235,7 +241,7 @@ def work(
                 name=f"candidate {name!r}",
                 groups=part.group,
                 x=part.x,
-                **_extras(plan, block, fiducials, count, posterior, values),
+                **_extras(plan, block, fiducials, count, posterior, draws),
             )
             fresh = observe(looked_at, missing)
             for key, outcome in fresh.items():

@@ -94,8 +94,8 @@ def ess_tail(samples: ArrayLike) -> NDArray[np.float64]:
 def sort_groups(samples: NDArray, groups: NDArray[np.integer], by: int = 0) -> NDArray:
     r"""Returns samples whose exchangeable groups are in the order of one of their coordinates.
 
-    For diagnostics only: labels that switch are no disagreement between chains. A sampler that sorted its state would
-    not be exact.
+    For diagnostics and views: labels that switch are no disagreement between chains. A sampler that sorted its state
+    would not be exact.
 
     Arguments:
         samples: The samples, with shape $(*, d)$.

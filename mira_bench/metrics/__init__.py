@@ -3,6 +3,7 @@ r"""The metrics: each a function of `(truths, samples)`, or of two sets of sampl
 __all__ = [
     "C2st",
     "Calibration",
+    "Convergence",
     "Energy",
     "Evidence",
     "Hpd",
@@ -40,6 +41,7 @@ from ..errors import UsageError
 from ..metric import Metric
 from .c2st import C2st, c2st
 from .calibration import Calibration
+from .convergence import Convergence
 from .energy import Energy, energy_score
 from .evidence import Evidence, log_bayes_factor
 from .hpd import Hpd, hpd_coverage
@@ -73,6 +75,7 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "pqmass": Pqmass(normalize=normalize),
         "hpd": Hpd(),
         "evidence": Evidence(),
+        "convergence": Convergence(),
         "lc2st": Lc2st(),
     }
 

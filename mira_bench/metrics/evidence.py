@@ -93,12 +93,18 @@ class Evidence:
     def observe(self, block: Block) -> Record:
         assert block.log_evidence is not None
         evidence = block.log_evidence()
-        wanted = (len(block.truths), 2)
-        if evidence.shape != wanted:
-            raise UsageError(f"the log-evidences of {block.name} have shape {evidence.shape}; {wanted} is needed")
+        if evidence.shape not in ((len(block.truths), 1), (len(block.truths), 2)):
+            raise UsageError(f"the log-evidences of {block.name} have shape {evidence.shape}; one row each is needed")
+        if evidence.shape[1] == 1:
+            refuse_non_finite(evidence[:, 0], f"the log-evidence of {block.name}")
+            return {"log_evidence": evidence[:, 0]}
         return {"per_fiducial": log_bayes_factor(evidence[:, 0], evidence[:, 1]).per_fiducial}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        if "log_evidence" in records[0]:
+            values = np.concatenate([r["log_evidence"] for r in records])
+            note = "mean log-evidence: only its differences between candidates have a meaning"
+            return Scores(*mean_stderr(values), note=note, per_fiducial=values)
         result = EvidenceResult(np.concatenate([r["per_fiducial"] for r in records]))
         count = len(result.per_fiducial)
         return Scores(

@@ -1,5 +1,6 @@
 r"""Strong lensing with parametric sources, as in the paper's section on model misspecification."""
 
-__all__ = ["LensModel", "Sersic"]
+__all__ = ["LensCandidate", "LensModel", "Lensing", "Likelihood", "Sersic"]
 
 from .model import LensModel, Sersic
+from .task import LensCandidate, Lensing, Likelihood

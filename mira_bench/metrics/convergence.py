@@ -1,0 +1,60 @@
+r"""Convergence: what a candidate's sampler says about itself. It is no score, but scores are only as good as this."""
+
+__all__ = ["Convergence", "ConvergenceResult"]
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metric import Block, Record, Scores
+from ..scaling import Scaling
+
+RHAT = 1.05  # above it, chains do not agree
+
+
+@dataclass(frozen=True)
+class ConvergenceResult:
+    r"""The diagnostics of all posteriors of a candidate, by name, each with shape $(L,)$."""
+
+    values: dict[str, NDArray[np.float64]]
+    limit: float
+
+    @property
+    def missed(self) -> NDArray[np.intp]:
+        r"""The fiducials whose posterior misses the limit of R-hat."""
+        return np.flatnonzero(~(self.values["rhat"] <= self.limit)) if "rhat" in self.values else np.empty(0, np.intp)
+
+
+@dataclass(frozen=True)
+class Convergence:
+    r"""The largest R-hat of a candidate's posteriors, with the other diagnostics in the note.
+
+    Arguments:
+        limit: Posteriors whose R-hat is above it are marked. None is dropped.
+    """
+
+    limit: float = RHAT
+
+    name = "convergence"
+    version = 1
+    needs = ("diagnostics",)
+
+    def observe(self, block: Block) -> Record:
+        assert block.diagnostics is not None
+        return {key: np.asarray(values) for key, values in block.diagnostics.items()}
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        values = {key: np.concatenate([r[key] for r in records]) for key in records[0]}
+        result = ConvergenceResult(values, self.limit)
+        rest = ", ".join(
+            f"{key} {np.median(v):.3g} ({v.min():.3g} to {v.max():.3g})" for key, v in values.items() if key != "rhat"
+        )
+        if "rhat" not in values:
+            return Scores(note=f"median (range): {rest}", result=result)
+        rhat, missed = values["rhat"], result.missed
+        which = (
+            f": fiducials {', '.join(map(str, missed[:8]))}{' ...' if len(missed) > 8 else ''}" if len(missed) else ""
+        )
+        note = f"{len(missed)} of {len(rhat)} posteriors miss R-hat {self.limit:g}{which}; median (range): {rest}"
+        return Scores(score=float(rhat.max()), expected=1.0, note=note, per_fiducial=rhat, result=result)

@@ -1,0 +1,146 @@
+r"""Views: maps that are applied alike to truths and samples before they are scored.
+
+A view answers another question on the same samples: how good is the posterior of the parameters that all candidates
+share? Of sources without names? Truth and samples are mapped alike, so a perfect candidate stays perfect.
+"""
+
+__all__ = ["Columns", "SortedGroups", "View", "Viewed"]
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import as_host
+from .errors import UsageError
+from .inference.diagnostics import sort_groups
+from .metric import Block, Metric, Record, Scores
+from .scaling import Scaling
+
+
+class View(Protocol):
+    r"""A map of points. A frozen dataclass is the natural way to write one."""
+
+    def points(self, values: NDArray) -> NDArray:
+        r"""Maps points $(*, d)$ to $(*, d')$."""
+
+    def bounds(self, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+        r"""Maps the task's range, each with shape $(d,)$."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    r"""Some of the parameters.
+
+    Arguments:
+        indices: Which.
+    """
+
+    indices: Sequence[int]
+
+    version = 1
+
+    def points(self, values: NDArray) -> NDArray:
+        return values[..., list(self.indices)]
+
+    def bounds(self, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+        return low[list(self.indices)], high[list(self.indices)]
+
+
+@dataclass(frozen=True)
+class SortedGroups:
+    r"""Exchangeable groups of parameters in the order of one of their coordinates.
+
+    Arguments:
+        groups: The indices of each group, $(G, k)$.
+        by: Which of the $k$ coordinates gives the order.
+    """
+
+    groups: Sequence[Sequence[int]]
+    by: int = 0
+
+    version = 1
+
+    def points(self, values: NDArray) -> NDArray:
+        return sort_groups(values, np.asarray(self.groups), self.by)
+
+    def bounds(self, low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+        return low, high
+
+
+@dataclass(frozen=True)
+class Viewed:
+    r"""A metric that looks at a view.
+
+    Arguments:
+        metric: The metric.
+        view: The view.
+    """
+
+    metric: Any
+    view: Any
+
+    def __post_init__(self) -> None:
+        if getattr(self.metric, "normalize", None) == "pooled":
+            raise UsageError("normalize='pooled' is not possible on a view: the pooled range is that of all parameters")
+
+    @property
+    def name(self) -> str:
+        return str(self.metric.name)
+
+    @property
+    def version(self) -> int:
+        return int(self.metric.version)
+
+    def __getattr__(self, key: str) -> Any:
+        # What the runner asks of a metric beside its duties: normalize, centers, needs, independent, ...
+        if key.startswith("__") or key in ("metric", "view"):
+            raise AttributeError(key)
+        return getattr(self.metric, key)
+
+    def _scaling(self, scaling: Scaling) -> Scaling:
+        task = None if scaling.task is None else self.view.bounds(*scaling.task)
+        return Scaling(self.view.points(scaling.truths), task=task)
+
+    def observe(self, block: Block) -> Record:
+        draw: Callable[[], NDArray] | None = block.reference
+        view: View = self.view
+        seen = dataclasses.replace(
+            block,
+            truths=view.points(block.truths),
+            samples=np.ascontiguousarray(view.points(as_host(block.samples))),
+            scaling=self._scaling(block.scaling),
+            reference=None if draw is None else lambda: view.points(draw()),
+            log_prob=None,  # the density of a view is another one
+        )
+        record: Record = self.metric.observe(seen)
+        return record
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        scores: Scores = self.metric.reduce(records, self._scaling(scaling))
+        return scores
+
+
+def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> dict[str, Metric]:
+    r"""Returns the metrics on each of the views: `mira` on `all`, `mira@shared` on `shared`.
+
+    Arguments:
+        metrics: The metrics by name.
+        views: The names of the views; `"all"` is the one that changes nothing.
+        task: The task, whose `views` holds them by name.
+    """
+
+    known: dict[str, View] = dict(getattr(task, "views", {}))
+    out: dict[str, Metric] = {}
+    for name in views:
+        if name != "all" and name not in known:
+            raise UsageError(f"the task has no view {name!r}; it has: {', '.join(['all', *known])}")
+        for key, metric in metrics.items():
+            if name == "all":
+                out[key] = metric
+            elif not {"log_evidence", "diagnostics", "log_prob"} & set(getattr(metric, "needs", ())):
+                out[f"{key}@{name}"] = Viewed(metric, known[name])
+    return out
