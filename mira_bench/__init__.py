@@ -13,6 +13,8 @@ __all__ = [
     "C2st",
     "Calibration",
     "Candidate",
+    "Convergence",
+    "Draws",
     "Energy",
     "Evidence",
     "Fiducials",
@@ -64,7 +66,7 @@ if not (_Path(__file__).parent / "tasks").is_dir():
     __path__.append(str(_Path(__file__).parent.parent))
 
 from ._version import __version__
-from .candidate import Candidate, Posterior
+from .candidate import Candidate, Draws, Posterior
 from .chains import effective_samples
 from .draws import draw
 from .errors import RunError, UsageError
@@ -73,6 +75,7 @@ from .metric import Block, Metric, Scores
 from .metrics import (
     C2st,
     Calibration,
+    Convergence,
     Energy,
     Evidence,
     Hpd,

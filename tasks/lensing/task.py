@@ -43,6 +43,8 @@ class Lensing:
     block = 1  # a posterior takes seconds: each is a unit of work, of progress and of the store
 
     def __post_init__(self) -> None:
+        if not len(self.sources):
+            raise UsageError("sources is empty; a lens needs at least one source")
         made = tuple(s if isinstance(s, Sersic) else Sersic(**s) for s in self.sources)
         object.__setattr__(self, "sources", made)
 

@@ -44,7 +44,7 @@ def test_the_mean_log_bayes_factor_is_minus_the_divergence():
     assert table.score["exact"] == table.score["oracle"] == 0
     assert table.pvalue["exact"] == table.pvalue["oracle"] == 1
     # A stretched posterior belongs to no model, and the prior has no data: neither has an evidence.
-    assert table.note[["spoiled", "prior"]].tolist() == ["not computed: the candidate or the task has no evidence"] * 2
+    assert table.note[["spoiled", "prior"]].tolist() == ["not computed: the candidate has no evidence"] * 2
     assert len(result.scores.query("candidate == 'wrong'")) == 2000
 
 
