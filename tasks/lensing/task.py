@@ -171,13 +171,15 @@ class LensCandidate:
         sources: The number of sources.
         sampler: `"smc"`, tempered SMC and chains, which gives the evidence too; or `"mala"`, as in the paper: from the
             prior, which does not converge, and says so.
-        settings: The arguments of the sampler, see `mira_bench.inference`.
+        smc: The arguments of `mira_bench.inference.smc`.
+        mala: The arguments of `mira_bench.inference.mala`.
     """
 
     kind: Literal["epl", "sie"] = "epl"
     sources: int = 3
     sampler: Literal["smc", "mala"] = "smc"
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    smc: Mapping[str, Any] = field(default_factory=dict)
+    mala: Mapping[str, Any] = field(default_factory=dict)
 
     version = 1
 
@@ -187,7 +189,7 @@ class LensCandidate:
 
     def build(self, task: Lensing, rng: np.random.Generator) -> "LensPosterior":
         model = task.candidate(self.kind, self.sources)
-        return LensPosterior(model, task.exchangeable, len(task.names), self.sampler, dict(self.settings))
+        return LensPosterior(model, task.exchangeable, len(task.names), self.sampler, dict(getattr(self, self.sampler)))
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def test_the_sampler_is_calibrated_on_a_small_lens():
     metrics = {"sbc": mb.Sbc(), "mira": mb.Mira(regions=50), "convergence": mb.Convergence()}
     result = mb.run(
         task,
-        {"epl": LensCandidate(sources=1, settings=QUICK)},
+        {"epl": LensCandidate(sources=1, smc=QUICK)},
         fiducials=60,
         samples=60,
         metrics=metrics,
@@ -49,8 +49,8 @@ def test_the_sampler_is_calibrated_on_a_small_lens():
 
 def test_evidences_and_scores_tell_the_models_apart():
     candidates = {
-        "epl_3": LensCandidate(settings=QUICK),
-        "sie_1": LensCandidate("sie", 1, settings=QUICK),
+        "epl_3": LensCandidate(smc=QUICK),
+        "sie_1": LensCandidate("sie", 1, smc=QUICK),
     }
     metrics = {"evidence": mb.Evidence(), "mira": mb.Mira(regions=20), "convergence": mb.Convergence()}
     result = mb.run(SMALL, candidates, fiducials=6, samples=100, metrics=metrics, controls=False)
@@ -64,14 +64,14 @@ def test_evidences_and_scores_tell_the_models_apart():
 
 def test_candidates_answer_in_the_tasks_parameters(rng):
     fiducials = SMALL.simulate(1, rng)
-    draws = LensCandidate("sie", 1, settings=QUICK).build(SMALL, rng).sample(fiducials.x, 50, rng)
+    draws = LensCandidate("sie", 1, smc=QUICK).build(SMALL, rng).sample(fiducials.x, 50, rng)
     assert draws.values.shape == (1, 50, 13)
     assert (draws.values[..., 3] == 2).all()
     assert (draws.values[..., 7:] == 0).all()
     low, high = SMALL.bounds
     assert (draws.values[..., :3] >= low[:3]).all()
     assert (draws.values[..., :3] <= high[:3]).all()
-    mala = LensCandidate(sampler="mala", settings={"walkers": 8, "warmup": 5, "draws": 10}).build(SMALL, rng)
+    mala = LensCandidate(sampler="mala", mala={"walkers": 8, "warmup": 5, "draws": 10}).build(SMALL, rng)
     told = mala.sample(fiducials.x, 50, rng)
     assert told.log_evidence is None
     # From the prior, a few steps of MALA get nowhere near the posterior, and the diagnostics say so.
@@ -96,19 +96,19 @@ def test_bad_input(rng):
         LensCandidate(sampler="nuts")
     with pytest.raises(mb.UsageError, match="the task has 3"):
         LensCandidate(sources=4).build(SMALL, rng)
-    few = LensCandidate(settings=QUICK).build(SMALL, rng)
+    few = LensCandidate(smc=QUICK).build(SMALL, rng)
     with pytest.raises(mb.UsageError, match="samples=10000: the chains have 640 draws"):
         few.sample(SMALL.simulate(1, rng).x, 10000, rng)
     with pytest.raises(mb.UsageError, match="data is nan"):
         few.sample(np.full((1, 16, 16), np.nan), 10, rng)
     with pytest.raises(mb.UsageError, match="particles=1"):
-        LensCandidate(settings={"particles": 1}).build(SMALL, rng).sample(SMALL.simulate(1, rng).x, 1, rng)
+        LensCandidate(smc={"particles": 1}).build(SMALL, rng).sample(SMALL.simulate(1, rng).x, 1, rng)
 
 
 def test_the_small_task_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["mira_bench"])
-    settings = "task.candidates.epl_3.settings={particles:40,chains:8,draws:20}"
+    settings = "task.candidates.epl_3.smc={particles:40,chains:8,draws:20}"
     words = ["task=lensing/small", "fiducials=3", "samples=20", "candidates=[epl_3]", "views=[all,sorted]", "out=here"]
     assert main([*words, settings, "regions=5", "progress=false"]) == 0
     assert "sorted" in (tmp_path / "here" / "summary.csv").read_text()
