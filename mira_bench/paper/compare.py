@@ -95,12 +95,14 @@ def _statistic(name: str, run: Run, cell: Mapping[str, Any], metric: str) -> tup
         assert other is not None
         values = values - other
     error = float(values.std(ddof=1) / math.sqrt(len(values)))
+    if name == "mean":
+        return float(values.mean()), error
     if name == "exp_mean":
         mean = math.exp(values.mean())
         return mean, mean * error
     if name == "log10_of_mean_exp":
         return float(logsumexp(values) - math.log(len(values))) / math.log(10), math.nan
-    raise UsageError(f"statistic={name!r} is not one of score, exp_mean, log10_of_mean_exp")
+    raise UsageError(f"statistic={name!r} is not one of score, mean, exp_mean, log10_of_mean_exp")
 
 
 def _estimate(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statistic: str) -> Estimate:

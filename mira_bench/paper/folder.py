@@ -18,7 +18,7 @@ from .figures import comparison
 
 KEPT = [
     "row", "column", "paper", "paper_error", "ours", "ours_error", "z", "verdict", "z_printed_bar",
-    "default", "default_error", "expected", "default_expected", "fiducials", "samples", "repeats",
+    "default", "default_error", "expected", "default_expected", "candidate", "fiducials", "samples", "repeats",
 ]  # fmt: skip
 
 
@@ -33,9 +33,14 @@ def _number(value: float, error: float = float("nan")) -> str:
 def shown(table: pd.DataFrame) -> pd.DataFrame:
     r"""Returns the table as people read it: the two values side by side, our defaults, and the verdict."""
 
+    # Where neither the row nor the column names the candidate (rows that were swapped in print), the cell does.
+    hidden = table.groupby("row")["candidate"].transform("nunique") > 1
+    hidden &= table.groupby("column")["candidate"].transform("nunique") > 1
     columns = {
         "": table["row"],
-        "what": table["column"],
+        "what": [
+            f"{r.column} of {r.candidate}" if h else r.column for r, h in zip(table.itertuples(), hidden, strict=True)
+        ],
         "paper": [("< " if r.below else "") + _number(r.paper, r.paper_error) for r in table.itertuples()],
         "ours ± standard error": [_number(r.ours, r.ours_error) for r in table.itertuples()],
         "z": ["" if pd.isna(z) else f"{z:+.1f}" for z in table["z"]],
