@@ -38,9 +38,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     hidden &= table.groupby("column")["candidate"].transform("nunique") > 1
     columns = {
         "": table["row"],
-        "what": [
-            f"{r.column} of {r.candidate}" if h else r.column for r, h in zip(table.itertuples(), hidden, strict=True)
-        ],
+        "what": table["column"].where(~hidden, table["column"] + " of " + table["candidate"]),
         "paper": [("< " if r.below else "") + _number(r.paper, r.paper_error) for r in table.itertuples()],
         "ours ± standard error": [_number(r.ours, r.ours_error) for r in table.itertuples()],
         "z": ["" if pd.isna(z) else f"{z:+.1f}" for z in table["z"]],
