@@ -51,19 +51,15 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def sizes(table: pd.DataFrame) -> str:
-    r"""Says how many fiducials and samples were used."""
-
-    def spread(name: str) -> str:
-        values = sorted(v for v in table[name].unique() if v)
-        return str(values[0]) if len(values) == 1 else f"{values[0]} to {values[-1]}"
+    r"""Says how many fiducials, samples and repeats the scores come from."""
 
     scored = table[table["is_mira"]]
+    parts = []
+    for name in ("fiducials", "samples"):
+        values = sorted(scored[name].unique())
+        parts.append(f"{values[0]} {name}" if len(values) == 1 else f"{values[0]} to {values[-1]} {name}")
     repeats = int(table["repeats"].max())
-    text = f"{spread('fiducials')} fiducials" if scored.empty else ""
-    if not scored.empty:
-        parts = {name: sorted(scored[name].unique()) for name in ("fiducials", "samples")}
-        text = ", ".join(f"{v[0]} {name}" if len(v) == 1 else f"{v[0]} to {v[-1]} {name}" for name, v in parts.items())
-    return text + (f", {repeats} repeats" if repeats > 1 else "")
+    return ", ".join(parts + ([f"{repeats} repeats"] if repeats > 1 else []))
 
 
 def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapping[str, Any]) -> str:
