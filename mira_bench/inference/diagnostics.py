@@ -19,7 +19,8 @@ class Convergence(NamedTuple):
     r"""The diagnostics of each parameter, all with shape $(d,)$.
 
     Arguments:
-        rhat: The rank-normalized split $\hat R$; below 1.01 the chains agree, above 1.05 they do not.
+        rhat: The rank-normalized split $\hat R$; below 1.01 the chains agree, above 1.05 they do not. Chains of $n$
+            draws that agree have about $1 + \tau / n$, for $n / \tau$ effective draws each: it takes length.
         ess_bulk: The effective number of draws as to location.
         ess_tail: The effective number of draws as to the 5 % and 95 % quantiles, the smaller of the two.
     """
