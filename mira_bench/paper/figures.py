@@ -20,7 +20,7 @@ def _reference_lines(axes: Axes, part: pd.DataFrame) -> None:
     r"""The expectation of a perfect candidate with the paper's band, and the lower bound."""
     expected = part["expected"].median()
     band = math.sqrt(1 / (18 * part["fiducials"].max()))
-    axes.axhspan(expected - band, expected + band, color="#DDDDDD", lw=0)
+    axes.axhspan(expected - band, expected + band, color="#DDDDDD", lw=0, label=r"$\pm \sqrt{1/18L}$, the paper's band")
     axes.axhline(expected, color="black", ls="--", lw=1)
     axes.axhline(0.5, color="gray", ls="--", lw=1)
 
@@ -37,7 +37,7 @@ def _panel(axes: Axes, part: pd.DataFrame, x: str, series: str) -> None:
             at, rows["ours"], rows["ours_error"], fmt=MARKERS[i % len(MARKERS)], color=color, ms=5, capsize=3, zorder=3,
             label=str(name),
         )  # fmt: skip
-        printed = [a + 0.08 for a in at]
+        printed = [a + 0.05 for a in at]
         axes.plot(printed, rows["paper"], "_", color=color, ms=11, mew=2, alpha=0.75)
     axes.set_xticks(range(len(ticks)), [str(tick) for tick in ticks])
     if max(map(len, map(str, ticks))) > 14:

@@ -37,7 +37,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
     hidden = table.groupby("row")["candidate"].transform("nunique") > 1
     hidden &= table.groupby("column")["candidate"].transform("nunique") > 1
     columns = {
-        "": table["row"],
+        "row": table["row"],
         "what": table["column"].where(~hidden, table["column"] + " of " + table["candidate"]),
         "paper": [("< " if r.below else "") + _number(r.paper, r.paper_error) for r in table.itertuples()],
         "ours ± standard error": [_number(r.ours, r.ours_error) for r in table.itertuples()],
@@ -46,7 +46,7 @@ def shown(table: pd.DataFrame) -> pd.DataFrame:
         "verdict": table["verdict"],
         "our defaults": [_number(r.default, r.default_error) for r in table.itertuples()],
     }
-    keep = [key for key, values in columns.items() if key in ("", "what", "verdict") or any(values)]
+    keep = [key for key, values in columns.items() if key in ("row", "what", "verdict") or any(values)]
     return pd.DataFrame({key: [str(v) for v in columns[key]] for key in keep})
 
 
@@ -66,8 +66,9 @@ def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapp
     verdicts = table["verdict"].value_counts()
     counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
     lines = [f"# {item}: {paper['title']}", "", f"{paper['where']} of the paper.", ""]
-    if facts["paper"]["reduced"]:
-        lines += ["**A quick run, smaller than the paper's: not the evidence, a look.**", ""]
+    changed = facts["paper"]["changed"]
+    if changed:
+        lines += [f"**Not the paper's experiment but a changed one: {sizes(table)}. A look, not the evidence.**", ""]
     lines += [f"**{facts['paper']['status']}** ({counted}; ranking: {facts['paper']['ranking']}).", ""]
     for pair in facts["paper"]["clashes"]:
         lines.append(f"- another order than printed: {pair}")
@@ -84,7 +85,7 @@ def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapp
     ]
     if paper.get("remarks"):
         lines += ["## Remarks", "", paper["remarks"].strip(), ""]
-    if (table["verdict"] == DIFFERS).any() or facts["paper"]["ranking"] == "differs":
+    if not changed and ((table["verdict"] == DIFFERS).any() or facts["paper"]["ranking"] == "differs"):
         lines += ["## Why it differs", "", (paper.get("differs") or "Not understood yet.").strip(), ""]
     if (table["verdict"] == OPEN).any():
         reasons = [part.get("open") for part in (*paper.get("rows", {}).values(), *paper.get("columns", {}).values())]
@@ -116,14 +117,14 @@ def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path
     ranking, clashes = ranking_agreement(table)
     file = out / "provenance.json"
     facts = json.loads(file.read_text(encoding="utf-8"))
-    reduced = bool(paper.get("reduced", False))
+    changed = bool(paper.get("changed", False))
     facts["paper"] = {
         "item": item,
-        "status": status(table, ranking),
+        "status": status(table, ranking) + (" (changed)" if changed else ""),
         "ranking": ranking,
         "clashes": clashes,
-        "reduced": reduced,
-        "command": f"python -m mira_bench paper {item}" + (" --quick" if reduced else ""),
+        "changed": changed,
+        "command": paper.get("command", f"python -m mira_bench experiment={item}"),
     }
     file.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
     table[KEPT].to_csv(out / "table.csv", index=False)
@@ -149,7 +150,7 @@ def overview_page(folder: Path) -> str:
             "what": item.title,
             "status": item.status,
             "ranking": made.ranking if made else "",
-            "time": made.time if made else item.cost,
+            "time": made.time if made else "",
             "date": made.date if made else "",
             "commit": made.commit if made else "",
         }
@@ -162,8 +163,11 @@ def overview_page(folder: Path) -> str:
             "Made by `python -m mira_bench paper all`. A status is computed from the item's table: *reproduced* if all",
             "numbers are within 3 standard errors of the printed ones (ours on both sides, not the printed bars) and",
             "the candidates are in the same order; *differs* otherwise, with the reason in its notes; *open* if no",
-            "reading of the paper gives a printed score. What was found on the way: [docs/errata.md]"
-            "(../../docs/errata.md).",
+            "reading of the paper gives a printed score. The status is that of the MIRA scores, in the reading of the",
+            "paper that the notes state; other columns that differ are named. *Ranking*: are the candidates in the",
+            "printed order by their distance from the expected score? *Same within errors*: pairs that are in another",
+            "order are closer than 3 standard errors; a dash: there is nothing to rank. What was found on the way:",
+            "[docs/errata.md](../../docs/errata.md). (Table 1 lists the priors of the lens.)",
             "",
             markdown(table),
         ]

@@ -56,8 +56,8 @@ def test_every_item_runs_at_a_tiny_size(elsewhere, item, capsys):
     assert table.paper.notna().equals(table.verdict != "not printed")
     assert set(table.verdict) <= {"reproduced", "differs", "open", "not printed"}
     notes = (folder / "notes.md").read_text()
-    assert "A quick run, smaller than the paper's" in notes
-    assert f"python -m mira_bench paper {item} --quick" in notes
+    assert "Not the paper's experiment but a changed one" in notes
+    assert f"python -m mira_bench paper {item} --quick workers=1 progress=false store=null regions=4" in notes
     assert item in capsys.readouterr().out
     # A quick look does not become evidence.
     assert not (elsewhere / "results" / "paper").exists()
@@ -65,18 +65,20 @@ def test_every_item_runs_at_a_tiny_size(elsewhere, item, capsys):
 
 def test_the_toy_agrees_with_the_paper_at_a_reduced_size(elsewhere):
     assert paper("center_distribution_support", "fiducials=300", "samples=500", "regions=100") == 0
-    folder = elsewhere / "results" / "paper"
+    folder = elsewhere / "results" / "runs" / "paper"
     table = pd.read_csv(folder / "center_distribution_support" / "table.csv")
     assert len(table) == 16
     # 16 cells, correlated: 4 standard errors.
     assert table.z.abs().max() < 4
     assert table.ours_error.between(0.001, 0.006).all()
-    assert "center_distribution_support/notes.md" in (folder / "README.md").read_text()
+    # The paper's side has 1000 fiducials, ours 300; four digits are printed.
+    error = (table.ours_error**2 * (1 + 300 / 1000) + 1e-8 / 12) ** 0.5
+    assert ((table.ours - table.paper) / error - table.z).abs().max() < 1e-9
 
 
 def test_linear_regression_agrees_with_the_paper_at_a_reduced_size(elsewhere):
     assert paper("bf_linear", "fiducials=400", "samples=1000", "regions=50") == 0
-    folder = elsewhere / "results" / "paper" / "bf_linear"
+    folder = elsewhere / "results" / "runs" / "paper" / "bf_linear"
     table = pd.read_csv(folder / "table.csv", dtype={"row": str})
     assert table[table.column == "MIRA"].z.abs().max() < 4
     assert table[table.column == "BF"].z.abs().max() < 4
@@ -88,11 +90,21 @@ def test_linear_regression_agrees_with_the_paper_at_a_reduced_size(elsewhere):
 
 def test_the_literal_reading_does_not(elsewhere):
     assert paper("bf_linear_literal", "fiducials=200", "samples=200", "regions=20") == 0
-    folder = elsewhere / "results" / "paper" / "bf_linear_literal"
+    folder = elsewhere / "results" / "runs" / "paper" / "bf_linear_literal"
     table = pd.read_csv(folder / "table.csv", dtype={"row": str}).set_index(["row", "column"])
     assert table.ours["0.25", "MIRA"] > 0.70
     assert table.verdict["0.25", "MIRA"] == "differs"
-    assert "Why it differs" in (folder / "notes.md").read_text()
+    assert "(changed)" in (folder / "notes.md").read_text()
+
+
+def test_an_unchanged_item_becomes_evidence(elsewhere):
+    assert paper("uninformative") == 0
+    folder = elsewhere / "results" / "paper"
+    assert "uninformative/notes.md" in (folder / "README.md").read_text()
+    notes = (folder / "uninformative" / "notes.md").read_text()
+    assert "Not the paper's experiment" not in notes
+    assert "`python -m mira_bench paper uninformative workers=1 progress=false store=null`" in notes
+    assert pd.read_csv(folder / "uninformative" / "table.csv").verdict.tolist() == ["reproduced", "reproduced"]
 
 
 def test_the_list_has_every_item(elsewhere, capsys):
@@ -107,7 +119,7 @@ def test_the_list_has_every_item(elsewhere, capsys):
     ("words", "sentence"),
     [
         (["nothing"], "the paper has no item 'nothing'"),
-        (["mnist"], "mnist cannot be made here: needs GPU"),
+        (["mnist"], "mnist is not implemented yet (needs GPU)"),
         (["seed=1"], "of which item"),
         (["bf_linear", "nonsense=1"], "there is no key 'nonsense'"),
     ],
