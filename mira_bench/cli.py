@@ -24,7 +24,18 @@ log = logging.getLogger("mira_bench")
 OK, FAILED, USAGE = 0, 1, 2
 
 # What decides how candidates are sampled; samples in files are past that.
-SAMPLING = ("fiducials", "samples", "controls", "workers", "parallel.backend", "device", "store", "keep_samples", "dry")
+SAMPLING = (
+    "fiducials",
+    "samples",
+    "controls",
+    "workers",
+    "parallel.backend",
+    "device",
+    "store",
+    "keep_samples",
+    "dry",
+    "views",
+)
 
 HELP = """\
 mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?

@@ -26,6 +26,8 @@ class Made:
         if not file.is_file():
             return None
         facts = json.loads(file.read_text(encoding="utf-8"))
+        if "paper" not in facts:  # the run was stopped before its table was written
+            return None
         git = facts.get("git") or {}
         seconds = float(facts["seconds"])
         return cls(

@@ -20,7 +20,7 @@ def _reference_lines(axes: Axes, part: pd.DataFrame) -> None:
     r"""The expectation of a perfect candidate with the paper's band, and the lower bound."""
     expected = part["expected"].median()
     band = math.sqrt(1 / (18 * part["fiducials"].max()))
-    axes.axhspan(expected - band, expected + band, color="#DDDDDD", lw=0, label=r"$\pm \sqrt{1/18L}$, the paper's band")
+    axes.axhspan(expected - band, expected + band, color="#DDDDDD", lw=0, label="paper's band")
     axes.axhline(expected, color="black", ls="--", lw=1)
     axes.axhline(0.5, color="gray", ls="--", lw=1)
 
@@ -61,7 +61,7 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     scores = table[table["is_mira"]]
     others = [] if x == "column" else [name for name in table["column"].unique() if name not in set(scores["column"])]
     panels = 1 + len(others)
-    size = (max(5.0, 1.6 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.4 * panels, 3.6)
+    size = (max(6.5, 3.0 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.0 * panels + 1.8, 3.4)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(1, panels, squeeze=False)[0]
@@ -76,10 +76,12 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
         axes.set_xlabel(look.get("label", ""))
         if panels > 1:
             axes.tick_params(axis="x", labelsize=8)
+    grid[0].plot([], [], "_", color=QUIET, ms=11, mew=2, label="printed")
     handles, labels = grid[0].get_legend_handles_labels()
-    (printed,) = grid[0].plot([], [], "_", color=QUIET, ms=11, mew=2)
-    if len(labels) == 1:
-        labels = ["ours ± standard error"]
-    grid[0].legend([*handles, printed], [*labels, "printed"], title=look.get("series"), fontsize=8, frameon=False)
+    if scores[series].nunique() == 1:
+        labels = ["ours ± standard error" if label == str(scores[series].iloc[0]) else label for label in labels]
+    figure.legend(
+        handles, labels, title=look.get("series"), fontsize=8, frameon=False, loc="outside right center"
+    )  # fmt: skip
     figure.suptitle(look.get("title", ""), fontsize=11)
     return figure

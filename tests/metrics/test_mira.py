@@ -197,8 +197,9 @@ def test_shared_sets_widen_the_error(rng):
 def test_the_error_of_a_shared_set_needs_a_few_regions_of_many_fiducials(rng, monkeypatch):
     truths, samples = rng.normal(size=(1000, 3)), rng.normal(size=(1, 200, 3))
     few = mb.mira(truths, samples, regions=200).stderr  # 100 of the 200 regions are used
+    # What half of the regions change is below what 200 samples know of a standard deviation: 1 in 20.
     monkeypatch.setattr(sys.modules["mira_bench.metrics.mira"], "SHARED_REGIONS", 10**9)
-    assert few == pytest.approx(mb.mira(truths, samples, regions=200).stderr, rel=0.02)
+    assert few == pytest.approx(mb.mira(truths, samples, regions=200).stderr, rel=0.05)
 
 
 def test_null_band_is_exact_and_the_papers_is_too_wide(rng):
