@@ -23,6 +23,7 @@ import pandas as pd
 from .errors import UsageError
 from .metric import Scores
 from .metrics.calibration import LEVEL, CalibrationResult
+from .metrics.convergence import ConvergenceResult
 from .metrics.energy import EnergyResult
 from .metrics.mira import MiraResult
 from .statistics import FEW_FIDUCIALS, holm, paired_pvalue
@@ -35,7 +36,7 @@ SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks move
 COLUMNS = [
     "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
     "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "tarp_deviation", "sbc_p", "c2st",
-    "mmd", "verdict", "evidence",
+    "mmd", "log_evidence", "rhat", "not_converged", "verdict", "evidence",
 ]  # fmt: skip
 
 
@@ -72,6 +73,11 @@ class Standing:
     @property
     def calibration(self) -> CalibrationResult | None:
         result: CalibrationResult | None = self._result("calibration")
+        return result
+
+    @property
+    def convergence(self) -> ConvergenceResult | None:
+        result: ConvergenceResult | None = self._result("convergence")
         return result
 
     @property
@@ -198,6 +204,8 @@ def rank(
         ranked = i < len(ordered)
         mira, energy, calibration = standing.mira, standing.energy, standing.calibration
         verdict, evidence = _verdict(standing, names)
+        if standing.convergence is not None and len(standing.convergence.missed):
+            evidence += f"; {standing.convergence.sentence}"
         row: dict[str, Any] = {"candidate": standing.name, "role": standing.role, "tier": standing.tier}
         row |= {"verdict": verdict, "evidence": evidence}
         if ranked:
@@ -218,9 +226,13 @@ def rank(
             ("sbc_p", "sbc", "pvalue"),
             ("c2st", "c2st", "score"),
             ("mmd", "mmd", "score"),
+            ("log_evidence", "evidence", "score"),
+            ("rhat", "convergence", "score"),
         ):
             if metric in standing.scores:
                 row[column] = getattr(standing.scores[metric], attribute)
+        if standing.convergence is not None:
+            row["not_converged"] = len(standing.convergence.missed)
         rows.append(row)
     table = pd.DataFrame(rows, columns=COLUMNS)
-    return table.astype({"rank": "Int64", "mira_rank": "Int64"})
+    return table.astype({"rank": "Int64", "mira_rank": "Int64", "not_converged": "Int64"})

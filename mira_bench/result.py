@@ -3,7 +3,7 @@ r"""What a run or a call of `score` gives: tables, a ranking, figures, and a fol
 __all__ = ["Result"]
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -35,6 +35,7 @@ class Result:
         seed: The seed of the run.
         seconds: The time spent on sampling and scoring, per candidate.
         warnings: What makes the scores less than they seem, one sentence each.
+        pictures: Draws the task's own figures, by name, if it has any.
     """
 
     task: str
@@ -45,6 +46,7 @@ class Result:
     seed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    pictures: "Callable[[], Mapping[str, Figure]] | None" = None
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
@@ -110,10 +112,18 @@ class Result:
             tables.save(self, path)
         except OSError as error:
             raise UsageError(f"the folder {path} cannot be written: {error}") from error
+        self.save_figures(path / "figures")
+        return path
+
+    def save_figures(self, folder: Path) -> None:
+        r"""Draws what the scores give: overview, SBC ranks, convergence, and the task's own pictures."""
         from .report import figures
 
         if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
-            figures.save(self.plot(), path / "figures" / "overview")
+            figures.save(self.plot(), folder / "overview")
         if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
-            figures.save(figures.sbc_histograms(self), path / "figures" / "sbc")
-        return path
+            figures.save(figures.sbc_histograms(self), folder / "sbc")
+        if any(s.convergence is not None for s in self.standings):
+            figures.save(figures.convergence(self), folder / "convergence")
+        for name, figure in (self.pictures() if self.pictures is not None else {}).items():
+            figures.save(figure, folder / name)

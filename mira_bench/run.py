@@ -248,7 +248,7 @@ def work(
                 if not isinstance(outcome, str):
                     plan.store.put(specs[key], outcome)
             outcomes |= fresh
-        return name, block, outcomes, "", time.perf_counter() - start
+        return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0
     except Exception as error:
         sentence = " ".join(str(error).split())
         reason = sentence if isinstance(error, UsageError) else f"{type(error).__name__}: {sentence}"
@@ -352,7 +352,7 @@ def _execute(
             failures[name] = min(failures.get(name, (block, sentence)), (block, sentence))
         else:
             seen[name][block] = outcomes
-            progress.advance(name, plan.count(block))
+            progress.advance(name, plan.count(block), spent)
     ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
     return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds
 
@@ -462,7 +462,7 @@ def run(
     everyone = plan.candidates
     applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
-    with Progress(progress) as bars:
+    with Progress(progress, workers) as bars:
         bars.add("fiducials", plan.fiducials)
         parts: list[Fiducials] = []
         for block in plan.blocks:
@@ -475,6 +475,7 @@ def run(
             scaling.resolve(getattr(metric, "normalize", "auto"))
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
+        bars.add_sum()
         outcomes, failures, seconds = _execute(plan, parts, scaling, workers, backend, bars)
     failures |= skipped
     standings = []
@@ -486,6 +487,7 @@ def run(
             shared = parts[0].group is not None
             standings.append(standing(key, role, outcomes[key], plan.metrics, scaling, shared))
     names = getattr(task, "names", None)
+    warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
     return Result(
         task=plan.name,
         standings=standings,
@@ -494,7 +496,16 @@ def run(
         rank_by=rank_by,
         seed=plan.seed,
         seconds=seconds,
+        warnings=warnings,
+        pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
     )
+
+
+def _illustrate(plan: Plan, fiducials: Fiducials) -> Mapping[str, Any]:
+    r"""Lets a task draw the first block, from the samples that were kept."""
+    stored = {name: plan.store.get(plan.samples_spec(name, 0)) for name in plan.candidates}
+    samples = {name: block["values"] for name, block in stored.items() if block is not None}
+    return plan.task.illustrate(fiducials, samples) if samples else {}  # type: ignore[attr-defined]
 
 
 def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:

@@ -18,7 +18,7 @@ from .errors import RunError, UsageError
 from .metric import Metric, Scores
 from .progress import Progress
 from .ranking import rank
-from .report.figures import overview, power_figure, save
+from .report.figures import power_figure, save
 from .report.provenance import provenance
 from .report.tables import markdown
 from .result import Result
@@ -172,7 +172,7 @@ def _whole_runs(
             runs.append(Run.keep(setting, result, given["metrics"], int(given["samples"])))
             tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
             if len(settings) == 1 and any(s.mira is not None for s in result.standings):
-                save(overview(result), out / "figures" / "overview")
+                result.save_figures(out / "figures")
             bars.advance("runs", 1)
     return runs, pd.concat(tables)
 

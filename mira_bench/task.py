@@ -21,7 +21,9 @@ class Task(Protocol):
     - `names`: the names of the parameters;
     - `block`: the number of fiducials that are drawn together from one random stream. Results depend on it;
     - `prior_sample(count, rng)`: draws from the prior, which give every run its prior control;
-    - `exact_posterior()`: the `Posterior` that every run shows as its oracle.
+    - `exact_posterior()`: the `Posterior` that every run shows as its oracle;
+    - `illustrate(fiducials, samples)`: figures by name, from the first block of fiducials and the samples that each
+      candidate has for it. It is asked if samples are kept.
     """
 
     @property

@@ -25,6 +25,13 @@ class ConvergenceResult:
         r"""The fiducials whose posterior misses the limit of R-hat."""
         return np.flatnonzero(~(self.values["rhat"] <= self.limit)) if "rhat" in self.values else np.empty(0, np.intp)
 
+    @property
+    def sentence(self) -> str:
+        r"""How many posteriors miss the limit, and which."""
+        rhat, missed = self.values["rhat"], self.missed
+        which = f": fiducials {', '.join(map(str, missed[:8]))}{' ...' if len(missed) > 8 else ''}"
+        return f"{len(missed)} of {len(rhat)} posteriors miss R-hat {self.limit:g}{which if len(missed) else ''}"
+
 
 @dataclass(frozen=True)
 class Convergence:
@@ -52,9 +59,6 @@ class Convergence:
         )
         if "rhat" not in values:
             return Scores(note=f"median (range): {rest}", result=result)
-        rhat, missed = values["rhat"], result.missed
-        which = (
-            f": fiducials {', '.join(map(str, missed[:8]))}{' ...' if len(missed) > 8 else ''}" if len(missed) else ""
-        )
-        note = f"{len(missed)} of {len(rhat)} posteriors miss R-hat {self.limit:g}{which}; median (range): {rest}"
+        rhat = values["rhat"]
+        note = f"{result.sentence}; median (range): {rest}"
         return Scores(score=float(rhat.max()), expected=1.0, note=note, per_fiducial=rhat, result=result)

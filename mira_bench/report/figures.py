@@ -1,6 +1,6 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["overview", "power_figure", "save", "sbc_histograms"]
+__all__ = ["convergence", "overview", "power_figure", "save", "sbc_histograms"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -97,6 +97,45 @@ def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -
     axes.set_xticks(np.linspace(0, 1, 6))
     if len(axes.lines) > 1:
         axes.legend(loc="upper left", fontsize=8, frameon=False)
+
+
+def convergence(result: "Result") -> Figure:
+    r"""Draws the R-hat and the effective sample sizes of every posterior, a column of points per candidate."""
+
+    shown = [(s.name, s.convergence) for s in result.standings if s.convergence is not None]
+    colors = _colors(list(result.standings))
+    panels = [
+        (keys, label)
+        for keys, label in ((["rhat"], "R-hat"), (["ess_bulk", "ess_tail"], "effective sample size"))
+        if any(key in c.values for _, c in shown for key in keys)
+    ]
+    figure = Figure(figsize=(max(6.0, 1.5 + 1.1 * len(shown)), 1 + 2.7 * len(panels)), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (keys, label) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+        for i, (name, told) in enumerate(shown):
+            for k, key in enumerate(k for k in keys if k in told.values):
+                values = told.values[key]
+                # Spread by the order of fiducials, which is random: no noise of our own.
+                width = 0.7 / len(keys)
+                at = i - 0.35 + width * (k + (np.arange(len(values)) + 0.5) / len(values))
+                axes.plot(at, values, "os"[k], color=colors[name], ms=3, alpha=0.6, mfc="none" if k else colors[name])
+        if keys == ["rhat"]:
+            limit = shown[0][1].limit
+            axes.axhline(limit, color="black", ls="--", lw=1)
+            missed = [
+                f"{name}\n{len(told.missed)} of {len(told.values['rhat'])} above {limit:g}" for name, told in shown
+            ]
+            axes.set_xticks(range(len(shown)), missed)
+        else:
+            axes.plot([], [], "o", color=QUIET, ms=4, label="bulk")
+            axes.plot([], [], "s", color=QUIET, ms=4, mfc="none", label="tail")
+            axes.legend(fontsize=8, frameon=False)
+            axes.set_xticks(range(len(shown)), [name for name, _ in shown])
+        axes.set_yscale("log")
+        axes.set_ylabel(f"{label}, worst parameter")
+        axes.set_xlim(-0.5, len(shown) - 0.5)
+    figure.suptitle(f"{result.task}: convergence, a point per posterior", fontsize=10)
+    return figure
 
 
 def sbc_histograms(result: "Result") -> Figure:

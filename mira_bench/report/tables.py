@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..result import Result
 
 DASH = "-"
+SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
 
 
 def _known(value: Any) -> bool:
@@ -46,6 +47,7 @@ def _rank(row: Any) -> str:
 def display(ranking: pd.DataFrame) -> pd.DataFrame:
     r"""Returns the ranking as people read it: numbers with their errors, as text."""
 
+    best = ranking["log_evidence"].max()  # only differences of log-evidences have a meaning
     columns: dict[str, Callable[[Any], str]] = {
         "": _rank,
         "candidate": lambda r: r.candidate,
@@ -62,11 +64,14 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
         "SBC p": lambda r: _p(r.sbc_p),
         "C2ST": lambda r: _number(r.c2st, ".3f"),
         "MMD": lambda r: _number(r.mmd, ".4f"),
+        "Δ ln Z": lambda r: _number(r.log_evidence - best, "+.1f"),
+        "R-hat": lambda r: _number(r.rhat, ".2f") + ("!" if _known(r.not_converged) and r.not_converged else ""),
         "verdict": lambda r: r.verdict,
         "evidence": lambda r: r.evidence,
     }
     rows = list(ranking.itertuples(index=False))
-    return pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
+    table = pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
+    return table.drop(columns=[title for title in SOMETIMES if (table[title] == DASH).all()])
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -113,6 +118,8 @@ def explanation(result: "Result") -> str:
         if tiers
         else "Ranked by the distance of MIRA from its expectation, the paper's order."
     )
+    if result.ranking["not_converged"].fillna(0).any():
+        lines.append("R-hat: the largest of all posteriors; ! if some miss the limit. None is dropped.")
     return "\n".join(lines)
 
 
@@ -149,7 +156,19 @@ def console(result: "Result", width: int) -> "Table":
     shown = shown if narrow is None else shown[[*narrow, "evidence"]]
     for title in shown.columns:
         if title != "evidence":
-            right = title in ("MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "TARP", "SBC p", "C2ST", "MMD")
+            right = title in (
+                "MIRA",
+                "σ",
+                "by MIRA",
+                "cal. p",
+                "energy",
+                "skill",
+                "TARP",
+                "SBC p",
+                "C2ST",
+                "MMD",
+                *SOMETIMES,
+            )
             table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdict")
     candidates = result.ranking["role"] == "candidate"
     for i, row in enumerate(shown.itertuples(index=False)):

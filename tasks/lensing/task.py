@@ -93,6 +93,14 @@ class Lensing:
         images = self.model.images(y)
         return Fiducials(y, (images + self.noise * rng.standard_normal(images.shape)).astype(np.float32))
 
+    def illustrate(self, fiducials: Fiducials, samples: Mapping[str, NDArray]) -> dict[str, Any]:
+        from .pictures import image_grid, posterior_corner
+
+        chosen = {name: drawn for name, drawn in samples.items() if name != "prior"}
+        if not chosen:
+            return {}
+        return {f.__name__: f(self, fiducials, chosen) for f in (image_grid, posterior_corner)}
+
 
 @dataclass(frozen=True)
 class Likelihood:
