@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from .diagnostics import diagnose
 from .hmc import Mass, Moved, hmc, mass
 from .moves import gibbs, permute, relocate, symmetrized
 from .target import Evaluations, Floats, Target, UnitCube, unrolled
@@ -15,6 +16,7 @@ from .target import Evaluations, Floats, Target, UnitCube, unrolled
 ACCEPTANCE = 0.8  # of a trajectory: the step adapts to it
 STEP = (0.01, 0.5, 1.0)  # the smallest, the first and the largest step; one is half way to instability
 WORTHWHILE = 0.01  # chains use one relocation per draw if fewer than this are accepted, else as many as a stage
+AGREEMENT = 1.05  # the R-hat above which chains are extended
 PRIOR_PRECISION = 12.0  # of a uniform law on the unit interval
 
 
@@ -22,7 +24,7 @@ class SmcResult(NamedTuple):
     r"""What `smc` returns.
 
     Arguments:
-        samples: The chains in physical units, with shape $(C, n, d)$.
+        samples: The chains in physical units, with shape $(C, n, d)$; $n$ is `draws` unless they were extended.
         log_likelihood: The log-likelihoods of the samples, with shape $(C, n)$.
         log_evidence: $\log \int L(\theta) \, p(\theta) \, d\theta$ under the uniform prior.
         acceptance: The mean acceptance of the trajectories of the chains.
@@ -54,14 +56,19 @@ def smc(
     leapfrogs: int = 10,
     relocations: int = 4,
     ess: float = 0.5,
+    extend: int = 0,
 ) -> SmcResult:
     r"""Samples a posterior by tempering from the prior, then by chains that start from the particles.
 
     Particles from the prior follow $L^\beta$ while $\beta$ rises from 0 to 1, as fast as the effective number of
     particles allows. At each stage they are resampled and moved: some of their groups relocated, linear coordinates
-    drawn from their conditional law, all coordinates by one trajectory of reflective Hamiltonian Monte Carlo whose
-    mass matrix is $\beta$ times the mean Fisher information, plus the precision of the prior. At $\beta = 1$ a few of
-    the particles go on as chains, with a step and a mass matrix that are fixed after the warmup.
+    drawn from their conditional law, all coordinates by one trajectory of reflective Hamiltonian Monte Carlo. At
+    $\beta = 1$ a few of the particles go on as chains, with a step and a mass matrix that are fixed after the warmup.
+
+    The mass matrix is $\beta$ times the mean Fisher information, plus the mean of $\beta^2 g g^T$ with the gradients
+    $g$ of the log-likelihood, plus the precision of the prior. Inside of the box the second term is as large as the
+    first one and changes little. But a wrong model is often pressed against a wall, where its posterior falls like
+    $\exp(-g u)$: its width is $1 / g$, of which the Fisher information knows nothing.
 
     Arguments:
         target: The likelihood and the box of its parameters, see `Target`.
@@ -74,6 +81,7 @@ def smc(
         relocations: The number of relocations of a group in each stage. As many before each draw, unless they are
             hardly ever accepted: then one.
         ess: The effective number of particles after a stage, as a fraction of those before.
+        extend: How many times the chains may be made twice as long, while their R-hat is above 1.05.
 
     Example:
         >>> class Normal:
@@ -94,7 +102,7 @@ def smc(
         | Reflection, Refraction, and Hamiltonian Monte Carlo (Mohasel Afshar & Domke 2015)
     """
 
-    _refuse_sizes(particles, chains, warmup, draws, leapfrogs, relocations, ess)
+    _refuse_sizes(particles, chains, warmup, draws, leapfrogs, relocations, ess, extend)
     cube = UnitCube(target)
     u = rng.random((particles, cube.dim))
     log_likelihood = cube.log_likelihood(u)
@@ -121,22 +129,29 @@ def smc(
         relocations = min(relocations, 1)
     start = rng.choice(particles, chains, replace=False)
     u, log_likelihood = u[start], log_likelihood[start]
-    samples, logs = np.empty((chains, draws, cube.dim)), np.empty((chains, draws))
-    total = 0.0
-    for i in range(-warmup, draws):
+    for _ in range(warmup):
         (u, log_likelihood, acceptance), _ = _sweep(
             cube, u, log_likelihood, metric, step, rng, 1.0, leapfrogs, relocations
         )
-        if i < 0:
-            step = _adapted(step, acceptance)
-        else:
-            samples[:, i], logs[:, i] = cube.to_physical(u), log_likelihood
+        step = _adapted(step, acceptance)
+    samples, logs = np.empty((chains, 0, cube.dim)), np.empty((chains, 0))
+    total = 0.0
+    for more in (draws * count for count in (1, *(2**i for i in range(extend)))):
+        drawn, found = np.empty((chains, more, cube.dim)), np.empty((chains, more))
+        for i in range(more):
+            (u, log_likelihood, acceptance), _ = _sweep(
+                cube, u, log_likelihood, metric, step, rng, 1.0, leapfrogs, relocations
+            )
+            drawn[:, i], found[:, i] = cube.to_physical(u), log_likelihood
             total += acceptance
+        samples, logs = np.concatenate([samples, drawn], axis=1), np.concatenate([logs, found], axis=1)
+        if extend and diagnose(samples, target).rhat.max() <= AGREEMENT:
+            break
     return SmcResult(
         samples,
         logs,
         log_evidence,
-        total / draws,
+        total / samples.shape[1],
         step,
         np.array(temperatures),
         np.array(accepted),
@@ -145,7 +160,7 @@ def smc(
 
 
 def _refuse_sizes(
-    particles: int, chains: int, warmup: int, draws: int, leapfrogs: int, relocations: int, ess: float
+    particles: int, chains: int, warmup: int, draws: int, leapfrogs: int, relocations: int, ess: float, extend: int
 ) -> None:
     if particles < 2:
         raise UsageError(f"particles={particles}: at least two are needed")
@@ -153,6 +168,7 @@ def _refuse_sizes(
         raise UsageError(f"chains={chains}: between 1 and the number of particles, {particles}, can go on as chains")
     for name, value, least in (
         ("draws", draws, 1), ("leapfrogs", leapfrogs, 1), ("warmup", warmup, 0), ("relocations", relocations, 0),
+        ("extend", extend, 0),
     ):  # fmt: skip
         if value < least:
             raise UsageError(f"{name}={value}: at least {least} is needed")
@@ -198,7 +214,9 @@ def _mass(cube: UnitCube, u: Floats, beta: float) -> Mass:
         fisher = fisher[np.isfinite(fisher).all(axis=(1, 2))]
         if not len(fisher):
             raise UsageError(f"{cube.name}: fisher is not finite at any of {len(u)} particles")
-        precision = beta * symmetrized(fisher.mean(axis=0), cube.groups) + PRIOR_PRECISION * np.eye(cube.dim)
+        _, gradient = cube.gradient(u)
+        curvature = beta * fisher.mean(axis=0) + beta**2 * gradient.T @ gradient / len(u)
+        precision = symmetrized(curvature, cube.groups) + PRIOR_PRECISION * np.eye(cube.dim)
         try:
             return mass(precision)
         except np.linalg.LinAlgError:

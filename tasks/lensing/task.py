@@ -189,7 +189,7 @@ class LensCandidate:
     smc: Mapping[str, Any] = field(default_factory=dict)
     mala: Mapping[str, Any] = field(default_factory=dict)
 
-    version = 1
+    version = 2
 
     def __post_init__(self) -> None:
         if self.sampler not in SAMPLERS:
@@ -223,6 +223,7 @@ class LensPosterior:
                     "rhat": told.rhat.max(),
                     "ess_bulk": told.ess_bulk.min(),
                     "ess_tail": told.ess_tail.min(),
+                    "draws": result.samples[..., 0].size,
                     "acceptance": result.acceptance,
                     "gradients": result.evaluations.gradient,
                     "log_evidence": getattr(result, "log_evidence", np.nan),
