@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 from scipy import special
-from toy_targets import Blind, Circle, Gaussian, Mixture, Sources, agrees
+from toy_targets import Blind, Circle, Gaussian, Mixture, Pressed, Sources, agrees
 
 from mira_bench import UsageError
 from mira_bench.inference import diagnose, smc
@@ -99,11 +99,36 @@ def test_what_the_result_says(rng):
     assert (np.diff(result.temperatures) > 0).all()
     assert result.stage_acceptance.shape == (stages, 2)
     sweeps = 50 * stages + 10 * 10
-    assert result.evaluations.gradient == 5 * sweeps
+    assert result.evaluations.gradient == 5 * sweeps + 50 * stages
     assert result.evaluations.linear_terms == sweeps
     assert result.evaluations.fisher == 50 * stages
     assert result.stage_acceptance[-1, 1] > 0.01
     assert result.evaluations.likelihood == 50 + 2 * sweeps
+
+
+def test_a_posterior_that_is_pressed_against_a_wall(rng):
+    target = Pressed()
+    runs = [smc(target, rng, particles=100, chains=20, warmup=20, draws=100, extend=2) for _ in range(20)]
+    assert agrees([r.samples.mean(axis=(0, 1)) for r in runs], target.exact_mean).all()
+    assert max(diagnose(r.samples, target).rhat.max() for r in runs) <= 1.05
+    # The Fisher information alone takes the first coordinate for a hundred times wider than it is: its step falls to
+    # a few hundredths, and the other coordinates stand still.
+    assert min(r.step for r in runs) > 0.25
+
+
+def test_chains_are_extended_until_they_agree(rng):
+    target, short = Gaussian(), {"particles": 50, "chains": 10, "warmup": 2, "draws": 20, "leapfrogs": 1}
+    agreed = False
+    for _ in range(5):
+        result = smc(target, rng, **short, extend=3)
+        length = result.samples.shape[1]
+        assert length in (20, 40, 80, 160)
+        assert length == 160 or diagnose(result.samples, target).rhat.max() <= 1.05
+        # They were not extended without need.
+        assert length == 20 or diagnose(result.samples[:, : length // 2], target).rhat.max() > 1.05
+        agreed |= 20 < length
+    assert agreed
+    assert smc(target, rng, **short).samples.shape[1] == 20
 
 
 def test_same_seed_same_bits():
