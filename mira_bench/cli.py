@@ -277,6 +277,8 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         save_config(cfg, out)
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
         start = time.perf_counter()
+        if cfg.task.get("note") and cfg.fiducials == cfg.task.fiducials:
+            print(cfg.task.note)
         if cfg.study is not None:
             from hydra.core.hydra_config import HydraConfig
 

@@ -126,7 +126,7 @@ def test_chains_are_extended_until_they_agree(rng):
         assert length == 160 or diagnose(result.samples, target).rhat.max() <= 1.05
         # They were not extended without need.
         assert length == 20 or diagnose(result.samples[:, : length // 2], target).rhat.max() > 1.05
-        agreed |= 20 < length
+        agreed |= length > 20
     assert agreed
     assert smc(target, rng, **short).samples.shape[1] == 20
 

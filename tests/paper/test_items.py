@@ -14,6 +14,17 @@ from mira_bench.paper.catalogue import items, runnable
 FOREST = ["metric.c2st.fiducials=1", "metric.c2st.trees=2"]
 TINY = {
     "center_distribution_support": ["fiducials=30", "samples=20"],
+    "lensing": [
+        "task=lensing/small",
+        "fiducials=3",
+        "samples=40",
+        "keep_samples=false",
+        "task.model.pixels=12",
+        *(
+            f"task.candidates.{name}.smc={{particles:12,chains:4,warmup:1,draws:12}}"
+            for name in ("epl_3", "sie_3", "epl_1", "sie_1")
+        ),
+    ],
     "bf_linear": ["fiducials=30", "samples=20"],
     "bf_linear_literal": ["fiducials=30", "samples=20"],
     "bf_gmm": ["fiducials=30", "samples=20", "study.repeats=2"],

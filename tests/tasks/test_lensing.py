@@ -1,8 +1,10 @@
 r"""Lensing as a task: the samplers are right about a small lens, and tell the models apart."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from mira_bench.tasks.lensing import LensCandidate, Lensing, Likelihood, Sersic
+from mira_bench.tasks.lensing.pictures import image_grid, posterior_corner
 from scipy import stats
 
 import mira_bench as mb
@@ -89,6 +91,29 @@ def test_the_evidence_agrees_with_importance_sampling(rng):
     assert abs(np.mean(runs) - truth) < stats.t.isf(3e-5, 7) * error
 
 
+def test_pictures(rng):
+    fiducials = SMALL.simulate(2, rng)
+    # If all samples are the truth, what is left of the image is its noise.
+    samples = np.repeat(fiducials.y[:, None], 10, axis=1)
+    noise = (fiducials.x[0] - SMALL.model.images(fiducials.y[:1])[0]) / SMALL.noise
+    lacking = samples.copy()
+    lacking[..., 4:] = 0
+    grid = image_grid(SMALL, fiducials, {"right": samples, "dark": lacking})
+    shown = {axes.get_title(): axes.images[0].get_array() for axes in grid.axes if axes.images}
+    said = [title for title in shown if title.startswith("residual")]
+    assert np.allclose(shown[said[0]], noise, atol=1e-4)
+    assert np.allclose(shown[said[1]], fiducials.x[0] / SMALL.noise, atol=1e-4)
+    assert f"mean square {np.mean(noise**2):.3f}" in said[0]
+    # Truth and samples have their sources in the same order, so the cross of the truth is inside the cloud.
+    cloud = samples + 0.001 * rng.standard_normal(samples.shape)
+    corner = posterior_corner(SMALL, fiducials, {"right": cloud})
+    panels = [axes for axes in corner.axes if axes.lines and axes.get_visible()]
+    assert len(panels) == 13 * 14 // 2
+    for axes in panels:
+        low, high = axes.get_xlim()
+        assert 0.1 < (axes.lines[0].get_xdata()[0] - low) / (high - low) < 0.9
+
+
 def test_bad_input(rng):
     with pytest.raises(mb.UsageError, match="sources is empty"):
         Lensing(sources=())
@@ -110,5 +135,18 @@ def test_the_small_task_runs_from_the_command_line(tmp_path, monkeypatch, capsys
     monkeypatch.setattr("sys.argv", ["mira_bench"])
     settings = "task.candidates.epl_3.smc={particles:40,chains:8,draws:20}"
     words = ["task=lensing/small", "fiducials=3", "samples=20", "candidates=[epl_3]", "views=[all,sorted]", "out=here"]
-    assert main([*words, settings, "regions=5", "progress=false"]) == 0
+    assert main([*words, settings, "regions=5", "metric.convergence.limit=1.001", "progress=false"]) == 0
     assert "sorted" in (tmp_path / "here" / "summary.csv").read_text()
+    drawn = {file.name for file in (tmp_path / "here" / "figures").glob("*.png")}
+    assert drawn == {"overview.png", "sbc.png", "convergence.png", "image_grid.png", "posterior_corner.png"}
+    ranking = pd.read_csv(tmp_path / "here" / "ranking.csv")
+    summary = pd.read_csv(tmp_path / "here" / "summary.csv")
+    convergence = summary.query("candidate == 'epl_3' and metric == 'convergence' and view == 'all'").iloc[0]
+    assert ranking.rhat[0] == pytest.approx(convergence.score)
+    # A posterior that misses the limit is marked everywhere, and dropped nowhere.
+    assert ranking.not_converged[0] == 3
+    sentence = "3 of 3 posteriors miss R-hat 1.001: fiducials 0, 1, 2"
+    said = capsys.readouterr()
+    for text in (convergence.note, ranking.evidence[0], said.err, (tmp_path / "here" / "ranking.md").read_text()):
+        assert sentence in text
+    assert f"{convergence.score:.2f}!" in said.out
