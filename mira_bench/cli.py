@@ -341,6 +341,10 @@ def _hydra(arguments: Sequence[str]) -> int:
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
     def job(cfg: "DictConfig") -> None:
         codes.append(FAILED)  # stands if the job dies
+        if cfg.workers == "auto":
+            from .ranks import available_threads
+
+            cfg.workers = available_threads()
         settings = HydraConfig.get()
         task_name = settings.runtime.choices["task"]
         swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
