@@ -284,7 +284,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 
             from .study import study
 
-            runs = study(cfg, out, task_name, lambda one: _arguments(one, task_name))
+            runs = study(cfg, out, task_name, _arguments)
             if cfg.paper is not None:
                 from omegaconf import OmegaConf
 

@@ -55,8 +55,22 @@ class Run:
         return cls(setting, scores, metrics, samples)
 
 
-def _settings(cfg: "DictConfig") -> Iterator[tuple[dict[str, Any], "DictConfig"]]:
-    r"""Yields what varies, and the config that it makes: every case, every point of the grid, every seed."""
+def _load_task(name: str) -> "DictConfig":
+    r"""Reads the config of a task: a study may go from one task to the next."""
+    from importlib import resources
+
+    from omegaconf import DictConfig, OmegaConf
+
+    file = resources.files("mira_bench.configs") / "task" / f"{name}.yaml"
+    if not file.is_file():
+        raise UsageError(f"study cannot vary the task: there is no task {name!r}")
+    config = OmegaConf.create(file.read_text(encoding="utf-8"))
+    assert isinstance(config, DictConfig)
+    return config
+
+
+def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
+    r"""Yields what varies, the config that it makes and its task: every case, every point of the grid, every seed."""
     from omegaconf import OmegaConf
 
     grid = {str(key): list(values) for key, values in (cfg.study.get("grid") or {}).items()}
@@ -73,9 +87,13 @@ def _settings(cfg: "DictConfig") -> Iterator[tuple[dict[str, Any], "DictConfig"]
             for repeat in range(int(cfg.study.repeats)):
                 seed = {"seed": int(cfg.seed) + repeat}
                 one = cfg.copy()
-                for key, value in {**(overrides or {}), **varied, **seed}.items():
+                changes = {**(overrides or {}), **varied, **seed}
+                name = str(changes.pop("task", task_name))
+                if name != task_name:
+                    OmegaConf.update(one, "task", _load_task(name), merge=False, force_add=True)
+                for key, value in changes.items():
                     OmegaConf.update(one, str(key), value, merge=False)
-                yield ({"case": case} if cases else {}) | varied | seed, one
+                yield ({"case": case} if cases else {}) | varied | seed, one, name
 
 
 def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
@@ -139,15 +157,18 @@ def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     return wide.map(lambda share: f"{share:.0%}").reset_index()
 
 
-def _many_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]]) -> tuple[list[Any], list[str]]:
+def _many_runs(
+    cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
+) -> tuple[list[Any], list[str]]:
     r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
-    settings = list(_settings(cfg))
+    settings = list(_settings(cfg, task_name))
     measure = _pvalues if cfg.study.measure == "power" else _winners
     pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
     rows = []
     with Progress(cfg.progress) as bars:
         bars.add("runs", len(settings))
-        calls = ((arguments(one) | {"workers": 1, "keep_samples": False}, setting) for setting, one in settings)
+        alone = {"workers": 1, "keep_samples": False}
+        calls = ((arguments(one, name) | alone, setting) for setting, one, name in settings)
         for part in pool(delayed(measure)(*call) for call in calls):
             rows += part
             bars.advance("runs", 1)
@@ -155,16 +176,16 @@ def _many_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, 
 
 
 def _whole_runs(
-    cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]], out: Path
+    cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]], out: Path
 ) -> tuple[list[Run], pd.DataFrame]:
     r"""Large runs, one after the other, each with all workers; the store keeps what is finished."""
-    settings = list(_settings(cfg))
+    settings = list(_settings(cfg, task_name))
     runs, tables = [], []
     with Progress(cfg.progress and len(settings) > 1) as bars:
         bars.add("runs", len(settings))
-        for setting, one in settings:
+        for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
-            given = arguments(one)
+            given = arguments(one, name)
             result = run(**given, backend=cfg.parallel.backend, store=cfg.store, progress=alone)
             for name, reason in result.failures.items():
                 raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
@@ -183,17 +204,18 @@ def _conclude(out: Path, title: str, shown: str, note: str) -> None:
 
 
 def study(
-    cfg: "DictConfig", out: Path, task_name: str, arguments: Callable[["DictConfig"], dict[str, Any]]
+    cfg: "DictConfig", out: Path, task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
 ) -> list[Run]:
     r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
 
     Arguments:
-        cfg: The config of the experiment. `cfg.study` varies any keys of it: `grid` (key to values, all combinations),
-            `cases` (name to key and value), `repeats` (seeds). It says what to `measure`: `winners`, who is ranked
-            first by each rule; `power`, how often each metric rejects each candidate at `level`; `scores`, all scores.
+        cfg: The config of the experiment. `cfg.study` varies any keys of it, `task` among them: `grid` (key to values,
+            all combinations), `cases` (name to key and value), `repeats` (seeds). It says what to `measure`: `winners`,
+            who is ranked first by each rule; `power`, how often each metric rejects each candidate at `level`;
+            `scores`, all scores.
         out: The folder for the tables.
         task_name: The name of the task.
-        arguments: Turns a config into the arguments of `run`.
+        arguments: Turns a config and the name of its task into the arguments of `run`.
 
     Returns:
         The runs, if `scores` are measured; the other studies have too many to keep.
@@ -205,10 +227,10 @@ def study(
     start = time.perf_counter()
     runs: list[Run] = []
     if measure == "scores":
-        runs, summary = _whole_runs(cfg, arguments, out)
+        runs, summary = _whole_runs(cfg, task_name, arguments, out)
         summary.to_csv(out / "study.csv", index=False)
     else:
-        rows, keys = _many_runs(cfg, arguments)
+        rows, keys = _many_runs(cfg, task_name, arguments)
         frame = pd.DataFrame(rows)
         if measure == "power":
             table = _count_rejections(frame, keys, cfg.study.level)
