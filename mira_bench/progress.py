@@ -68,6 +68,13 @@ class Progress:
             self._bars.start_task(self._ids[name])  # type: ignore[arg-type]
             self._bars.advance(self._ids[name], count)  # type: ignore[arg-type]
 
+    def tell(self, name: str, what: str, done: int, total: int | None) -> None:
+        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs."""
+        if self._bars is not None:
+            bar = self._ids[name]
+            self._bars.start_task(bar)  # type: ignore[arg-type]
+            self._bars.update(bar, description=f"{name}, {what}", completed=done, total=total)  # type: ignore[arg-type]
+
     def fail(self, name: str) -> None:
         r"""Marks a bar whose candidate failed."""
         if self._bars is not None:
