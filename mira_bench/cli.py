@@ -237,7 +237,7 @@ def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
 
     from .views import with_views
 
-    missing = [f"task.{key}=" for key in cfg.task.model if OmegaConf.is_missing(cfg.task.model, key)]
+    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
     if missing:
         raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
     metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 SMALLEST_IMAGE = 8  # pixels on a side; a smaller table of numbers is no image
 LONGEST_VECTOR = 100  # entries that a network takes as they are
-CHANNELS = (8, 16, 32, 64)
+LARGE_IMAGE = 64
+CHANNELS = (8, 16, 32)
 FEATURES = 64
 
 Report = Callable[[str, int, int | None], None]
@@ -115,11 +116,13 @@ def _embed(kind: str, shape: tuple[int, ...]) -> "nn.Module":
         return nn.Identity()
     channels, height, width = shape if len(shape) == 3 else (1, *shape)
     layers: list[nn.Module] = [nn.Unflatten(1, (1, height))] if len(shape) == 2 else []
-    # Strides in place of pooling: the resolution is halved before it costs anything.
+    # Strides in place of pooling, a wide one first if the image is large: pixels go before they cost anything.
+    stride = 4 if min(height, width) >= LARGE_IMAGE else 2
     for wider in CHANNELS:
-        layers += [nn.Conv2d(channels, wider, 5 if channels == 1 else 3, stride=2, padding=2 if channels == 1 else 1)]
-        layers += [nn.ReLU()]
-        channels, height, width = wider, (height + 1) // 2, (width + 1) // 2
+        layers += [nn.Conv2d(channels, wider, 2 * stride, stride=stride, padding=stride // 2), nn.ReLU()]
+        channels, height, width, stride = wider, height // stride, width // stride, 2
+        if min(height, width) < SMALLEST_IMAGE:
+            break
     layers += [nn.Flatten(), nn.Linear(channels * height * width, 2 * FEATURES), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(2 * FEATURES, FEATURES), nn.ReLU())
 

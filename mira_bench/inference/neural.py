@@ -218,9 +218,8 @@ class NeuralPosterior:
             if method == "npe":
                 return direct(network, x, count, **settings), {}
             if method in ("fmpe", "npse"):
-                return field_samples(
-                    network, x, count, **{"solver": "ode" if method == "fmpe" else "sde"} | settings
-                ), {}
+                solver = "ode" if method == "fmpe" else "sde"
+                return field_samples(network, x, count, **{"solver": solver, **settings}), {}
             prior_draws = flat(np.asarray(self.task.prior_sample(STARTS, rng), np.float64), 1)
             starts = self.coordinates.forward(prior_draws)
             return slice_samples(method, network, x, count, self._log_prior, starts, rng, **settings)
