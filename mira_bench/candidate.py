@@ -1,6 +1,6 @@
 r"""The contract of a candidate: how samples are made. And the two controls that every run carries."""
 
-__all__ = ["Candidate", "Draws", "Oracle", "Posterior", "Prior"]
+__all__ = ["Candidate", "Draws", "Oracle", "Posterior", "Prior", "Rehearsal"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,6 +27,25 @@ class Draws:
     diagnostics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Rehearsal:
+    r"""What a training would cost.
+
+    Arguments:
+        simulating: The seconds of its simulations.
+        training: The seconds of the rest.
+        simulations: The number of simulations.
+        state: A state that can be loaded and sampled, however badly it was trained.
+        note: What the estimate assumes.
+    """
+
+    simulating: float
+    training: float
+    simulations: int
+    state: Mapping[str, NDArray]
+    note: str = ""
+
+
 class Posterior(Protocol):
     r"""Something that can be sampled given observations.
 
@@ -47,7 +66,11 @@ class Candidate(Protocol):
     Besides `build`, a candidate may have
 
     - `role`: `"candidate"` (the default), or `"control"` or `"oracle"`, which are shown and not ranked;
-    - `skip(task)`: the reason why it does not apply to a task, or `None`.
+    - `skip(task)`: the reason why it does not apply to a task, or `None`;
+    - `fit(task, rng, report)` and `load(task, state)`, in place of `build` in a run, if it learns. `fit` returns its
+      state as plain arrays by name, which the store keeps, and may tell its progress: `report("epochs", 3, None)`.
+      `load` returns the posterior of a state. `trainer` may give what alone determines the training, and
+      `rehearse(task, rng)` a `Rehearsal`: what training would cost.
     """
 
     @property

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mira_bench")
 
 OK, FAILED, USAGE = 0, 1, 2
+DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
 
 # What decides how candidates are sampled; samples in files are past that.
 SAMPLING = (
@@ -51,9 +52,11 @@ Examples
   python -m mira_bench                                         the Gaussian toy of the paper
   python -m mira_bench task=gaussian fiducials=200 'candidates=[correct,biased]' workers=2
   python -m mira_bench task=conjugate metric.mira.normalize=none out=results/mine seed=1
+  python -m mira_bench task=mine task.file=sim.py 'candidates=[npe,nle,mine.py:build]' budget=10000 dry=true
 
 Keys that every task takes
   fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
+  budget= (simulations to train on) seeds= (trainings of each network)
   out= store= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
 """
 
@@ -84,7 +87,10 @@ def _task_candidates(task: str) -> list[str]:
 def _listing(what: str | None = None) -> str:
     parts = {
         "tasks": [f"  {task}" for task in _configs("task")],
-        "candidates": [f"  {task}: {', '.join(_task_candidates(task))}" for task in _configs("task")],
+        "candidates": [
+            f"  for every task: {', '.join(_configs('candidate'))}",
+            *(f"  {task}: {', '.join(_task_candidates(task))}" for task in _configs("task")),
+        ],
         "metrics": [f"  {metric}" for metric in _configs("metric")],
         "experiments": [f"  {experiment}" for experiment in _configs("experiment")],
     }
@@ -113,7 +119,7 @@ def _store(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="mira-bench store", description="Lists or prunes the store.")
     parser.add_argument("action", nargs="?", default="list", choices=["list", "prune"])
     parser.add_argument("--store", default="results/store", help="the folder (default: results/store)")
-    parser.add_argument("--kind", choices=["fiducials", "samples", "record", "damaged"])
+    parser.add_argument("--kind", choices=["fiducials", "fit", "samples", "record", "damaged"])
     parser.add_argument("--task", help="only blocks of this task")
     parser.add_argument("--older-than", type=_age, default=0.0, metavar="AGE", help="e.g. 12h or 7d")
     chosen = parser.parse_args(arguments)
@@ -227,15 +233,18 @@ def _whole(key: str, value: Any) -> int:
 
 def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     r"""Turns a config into the arguments that `run` and `estimate` share."""
+    from omegaconf import OmegaConf
+
     from .views import with_views
 
-    candidates = cfg.task.get("candidates") or {}
-    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(candidates))
+    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
+    if missing:
+        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
     metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
     task = _make(cfg.task.model)
     return {
         "task": task,
-        "candidates": {name: _make(candidates[name]) for name in chosen},
+        "candidates": _candidates(cfg, task_name),
         "metrics": with_views(metrics, [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task),
         "fiducials": cfg.fiducials,
         "samples": cfg.samples,
@@ -245,6 +254,23 @@ def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
         "controls": cfg.controls,
         "device": cfg.device,
         "name": task_name,
+        "seeds": cfg.seeds,
+    }
+
+
+def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
+    r"""Makes the candidates that are asked for: the task's own, those of every task, and `file.py:name`."""
+    from .inference.given import FileCandidate
+
+    own = cfg.task.get("candidates") or {}
+    asked = list(own) or [DEFAULT_CANDIDATE] if cfg.candidates is None else cfg.candidates
+    asked = [asked] if isinstance(asked, str) else list(asked)
+    files = {name: name.rsplit(":", 1) for name in asked if ".py:" in str(name)}
+    existing = [*own, *(name for name in cfg.candidate if name not in own)]
+    _choose(f"task {task_name!r}: candidate", [name for name in asked if name not in files], existing)
+    return {
+        name: FileCandidate(*files[name]) if name in files else _make(own[name] if name in own else cfg.candidate[name])
+        for name in asked
     }
 
 
@@ -253,6 +279,9 @@ def _dry(cfg: "DictConfig", task_name: str) -> int:
 
     cost = estimate(**_arguments(cfg, task_name))
     print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
+    for name, one in cost.trainings.items():
+        what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
+        print(f"  train {name:<14} {what}about {_duration(one.training)} of training ({one.note})")
     for name, seconds in cost.seconds.items():
         print(f"  {name:<20} {_duration(seconds)}")
     print(f"  whole run            {_duration(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
@@ -395,7 +424,7 @@ def _check_keys(arguments: Sequence[str]) -> int:
     from omegaconf import OmegaConf
 
     text = (resources.files("mira_bench.configs") / "config.yaml").read_text(encoding="utf-8")
-    known = [*map(str, OmegaConf.create(text)), "task", "metric", "experiment"]
+    known = [*map(str, OmegaConf.create(text)), "task", "metric", "candidate", "experiment"]
     for argument in arguments:
         key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
         if key and not argument.startswith("-") and key[1] not in known:

@@ -5,11 +5,12 @@ __all__ = ["Estimate", "estimate"]
 import dataclasses
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from .candidate import Candidate
+from .candidate import Candidate, Rehearsal
 from .errors import RunError
 from .metric import Block, Metric
 from .run import Plan, check_plan, make_plan, observe, simulate, split, work
@@ -26,11 +27,13 @@ class Estimate:
         seconds: The time per candidate, for all its blocks on one worker.
         total: The time of the whole run on all workers.
         disk: The bytes that the store would grow by.
+        trainings: What training would cost, for each network that is trained.
     """
 
     seconds: dict[str, float]
     total: float
     disk: int
+    trainings: dict[str, Rehearsal] = field(default_factory=dict)
 
 
 def estimate(
@@ -46,6 +49,7 @@ def estimate(
     controls: bool = True,
     device: str | None = None,
     name: str | None = None,
+    seeds: int = 1,
 ) -> Estimate:
     r"""Times the first and the last block of every candidate and returns what the whole run would cost.
 
@@ -53,9 +57,11 @@ def estimate(
     is stored. The arguments are those of `run`.
     """
 
-    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name)
+    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name, seeds)
     check_plan(plan, workers, "tiers")
     plan = dataclasses.replace(plan, candidates=split(plan)[0])
+    trainings = _rehearse(plan)
+    plan = dataclasses.replace(plan, fits={key: one.state for key, one in trainings.items()})
     ends = sorted({0, plan.blocks[-1]})
     start = time.perf_counter()
     parts = {block: simulate(plan, block) for block in ends}
@@ -79,8 +85,29 @@ def estimate(
         disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
         if keep_samples:
             disk += 8 * plan.fiducials * plan.samples * dim
+    learning = [one.simulating + one.training for one in trainings.values()]
+    disk += sum(a.nbytes for one in trainings.values() for a in one.state.values())
     total = simulation + sum(seconds.values()) / min(workers, len(plan.candidates) * len(plan.blocks))
-    return Estimate(seconds, total, disk)
+    total += sum(learning) / min(workers, len(learning) or 1)
+    return Estimate(seconds, total, disk, trainings)
+
+
+def _rehearse(plan: Plan) -> dict[str, Rehearsal]:
+    r"""Finds out what training costs, once for all networks of a method."""
+    found: dict[str, Rehearsal] = {}
+    for label, training in plan.trainings.items():
+        candidate: Any = plan.candidates.get(label)
+        if candidate is None:
+            continue
+        if training.method not in found:
+            rng = generator(plan.seed, "rehearsal", plan.name)
+            if hasattr(candidate, "rehearse"):
+                found[training.method] = candidate.rehearse(plan.task, rng)
+            else:
+                start = time.perf_counter()
+                state = candidate.fit(plan.task, rng, lambda what, done, total: None)
+                found[training.method] = Rehearsal(0.0, time.perf_counter() - start, 0, state, "trained in full")
+    return {label: found[t.method] for label, t in plan.trainings.items() if label in plan.candidates}
 
 
 def _warm_up(plan: Plan, scaling: Scaling) -> None:

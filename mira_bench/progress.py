@@ -128,6 +128,13 @@ class Progress:
         each = sum(s for s, _ in known) / max(sum(n for _, n in known), 1)
         return (self._total[name] - self._done[name]) * each / self._workers
 
+    def tell(self, name: str, what: str, done: int, total: int | None) -> None:
+        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs."""
+        if self._bars is not None:
+            bar = self._ids[name]
+            self._bars.start_task(bar)  # type: ignore[arg-type]
+            self._bars.update(bar, description=f"{name}, {what}", completed=done, total=total)  # type: ignore[arg-type]
+
     def fail(self, name: str) -> None:
         r"""Marks a bar whose candidate failed."""
         self._total[name] = self._done[name]

@@ -49,12 +49,14 @@ class Standing:
         role: `"candidate"`, `"control"` or `"oracle"`; only candidates are ranked.
         scores: The scores by metric.
         failure: Why the candidate failed, if it did.
+        method: What was trained, if the candidate is a trained network.
     """
 
     name: str
     role: str = "candidate"
     scores: Mapping[str, Scores] = field(default_factory=dict)
     failure: str | None = None
+    method: str | None = None
 
     def _result(self, metric: str) -> Any:
         scores = self.scores.get(metric)

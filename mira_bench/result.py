@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .errors import UsageError
+from .methods import methods
 from .ranking import Standing, rank
 from .report import tables
 
@@ -52,6 +53,12 @@ class Result:
     def ranking(self) -> pd.DataFrame:
         r"""The ranking, best first; see `mira_bench.ranking`."""
         return rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
+
+    @cached_property
+    def methods(self) -> pd.DataFrame | None:
+        r"""One row per method, if methods were trained several times; see `mira_bench.methods`."""
+        several = any(s.method not in (None, s.name) for s in self.standings)
+        return methods(self.standings, rank_by=self.rank_by) if several else None
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -12,8 +12,8 @@ import functools
 import logging
 import math
 import os
+import secrets
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +27,7 @@ from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
 from .candidate import Candidate, Draws, Oracle, Prior
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
+from .fit import State, Training, expand, fit, reason_of
 from .metric import MISSING, Block, Metric, Record, Scores
 from .metrics import choose_metrics
 from .progress import Progress
@@ -40,6 +41,7 @@ from .task import BLOCK, Task
 log = logging.getLogger("mira_bench")
 
 Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
+_BUILT: dict[tuple[str, str], Any] = {}  # the posteriors of the run that this process works for
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,9 @@ class Plan:
     keep_samples: bool = False
     device: str | None = None
     identity: dict[str, Any] = field(default_factory=dict)
+    trainings: Mapping[str, Training] = field(default_factory=dict)
+    fits: Mapping[str, State] = field(default_factory=dict)
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
     def size(self) -> int:
@@ -78,7 +83,14 @@ class Plan:
 
     def samples_spec(self, name: str, block: int) -> dict[str, Any]:
         candidate = describe(self.candidates[name]) if self.store.root is not None else None
-        return self.spec("samples", block, candidate_name=name, candidate=candidate, samples=self.samples)
+        more = {"training": self.trainings[name].seed} if name in self.trainings else {}
+        return self.spec("samples", block, candidate_name=name, candidate=candidate, samples=self.samples) | more
+
+    def fit_spec(self, name: str) -> dict[str, Any]:
+        training, candidate = self.trainings[name], self.candidates[name]
+        trainer = describe(getattr(candidate, "trainer", candidate)) if self.store.root is not None else None
+        spec = {"kind": "fit", "task_name": self.name, "task": self.identity, "seed": self.seed}
+        return spec | {"candidate_name": training.method, "candidate": trainer, "training": training.seed}
 
     def record_spec(self, name: str, block: int, metric: Metric, scaling: Scaling) -> dict[str, Any]:
         spec = self.samples_spec(name, block)
@@ -131,7 +143,17 @@ def _observations(fiducials: Fiducials) -> Array:
 
 
 def _build(plan: Plan, name: str) -> Any:
-    return plan.candidates[name].build(plan.task, generator(plan.seed, "build", plan.name, name))
+    r"""Returns a posterior. A process makes it once in a run."""
+    if any(token != plan.token for token, _ in _BUILT):
+        _BUILT.clear()
+    if (plan.token, name) not in _BUILT:
+        candidate: Any = plan.candidates[name]
+        if name in plan.fits:
+            made = candidate.load(plan.task, plan.fits[name])
+        else:
+            made = candidate.build(plan.task, generator(plan.seed, "build", plan.name, name))
+        _BUILT[plan.token, name] = made
+    return _BUILT[plan.token, name]
 
 
 def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
@@ -250,9 +272,7 @@ def work(
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0
     except Exception as error:
-        sentence = " ".join(str(error).split())
-        reason = sentence if isinstance(error, UsageError) else f"{type(error).__name__}: {sentence}"
-        return name, block, None, f"{reason}\n{traceback.format_exc()}", time.perf_counter() - start
+        return name, block, None, reason_of(error), time.perf_counter() - start
 
 
 def _parallel(
@@ -269,6 +289,56 @@ def _parallel(
     except ValueError as error:
         raise UsageError(f"backend={backend!r} cannot be used: {error}") from error
     yield from pool(delayed(function)(*call) for call in calls)
+
+
+def _fit(plan: Plan, name: str, report: Callable[[str, int, int | None], None]) -> tuple[str, State | None, str, float]:
+    stream = (plan.seed, "fit", plan.name, plan.trainings[name].seed)
+    return name, *fit(plan.candidates[name], plan.task, stream, plan.store, plan.fit_spec(name), report)
+
+
+def _silent(what: str, done: int, total: int | None) -> None:
+    pass
+
+
+def _fit_all(
+    plan: Plan, workers: int, backend: str, progress: Progress
+) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
+    r"""Fits the candidates that learn; returns their states, failures, and seconds."""
+    states: dict[str, State] = {}
+    failures: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    waiting = [name for name in plan.candidates if name in plan.trainings]
+
+    def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        for name in names:
+            # A worker cannot reach the bars of this process: they move when it is done.
+            yield plan, name, functools.partial(progress.tell, f"fit {name}") if workers == 1 else _silent
+
+    def results() -> Iterator[tuple[str, State | None, str, float]]:
+        try:
+            yield from _parallel(_fit, calls(waiting), workers, backend)
+            return
+        except BrokenProcessPool:
+            log.warning("a worker process died while fitting; candidates go on one at a time")
+        for name in waiting:
+            if name not in states and name not in failures:
+                try:
+                    yield from _parallel(_fit, calls([name]), workers, backend)
+                except BrokenProcessPool:
+                    yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
+
+    for name in waiting:
+        progress.add(f"fit {name}", 1)
+    for name, state, reason, spent in results():
+        seconds[name] = spent
+        if state is None:
+            log.error("candidate %s failed to fit: %s", name, reason)
+            progress.fail(f"fit {name}")
+            failures[name] = reason.splitlines()[0]
+        else:
+            states[name] = state
+            progress.tell(f"fit {name}", "done", 1, 1)
+    return states, failures, seconds
 
 
 @dataclass(frozen=True)
@@ -327,7 +397,9 @@ def _execute(
         for name in names:
             for block in plan.blocks:
                 if name not in failures and block not in seen[name]:
-                    yield plan, name, block, parts[block], scaling
+                    # A unit takes its own weights along, not those of all candidates.
+                    own = {name: plan.fits[name]} if name in plan.fits else {}
+                    yield dataclasses.replace(plan, fits=own), name, block, parts[block], scaling
 
     def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
         try:
@@ -389,6 +461,7 @@ def make_plan(
     device: str | None,
     controls: bool,
     name: str | None,
+    seeds: int = 1,
 ) -> Plan:
     r"""Puts the arguments of `run` together, with the controls, after a check."""
     for key, value in (("fiducials", fiducials), ("samples", samples), ("seed", seed)):
@@ -398,7 +471,7 @@ def make_plan(
             raise UsageError(f"{key}={value}: at least one is needed")
     if keep_samples and store is None:
         raise UsageError("keep_samples needs a store to keep them in")
-    everyone = dict(candidates)
+    everyone, trainings = expand(candidates, seeds)
     if controls:
         for label, control in (("oracle", Oracle()), ("prior", Prior())):
             if label not in everyone and control.skip(task) is None:
@@ -415,6 +488,7 @@ def make_plan(
         keep_samples=keep_samples,
         device=device,
         identity=describe(task) if store is not None else {},
+        trainings=trainings,
     )
 
 
@@ -435,6 +509,7 @@ def run(
     controls: bool = True,
     progress: bool = False,
     name: str | None = None,
+    seeds: int = 1,
 ) -> Result:
     r"""Simulates fiducials, samples the candidates, scores and ranks them.
 
@@ -455,9 +530,12 @@ def run(
         controls: Whether to add the prior and, where the task has one, the exact posterior.
         progress: Whether to show progress on a terminal.
         name: The name of the task.
+        seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
     """
 
-    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name)
+    plan = make_plan(
+        task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name, seeds
+    )
     check_plan(plan, workers, rank_by)
     everyone = plan.candidates
     applicable, skipped = split(plan)
@@ -470,6 +548,9 @@ def run(
             bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
+        states, unfit, learning = _fit_all(plan, workers, backend, bars)
+        trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
+        plan = dataclasses.replace(plan, candidates=trained, fits=states)
         scaling = _with_pooled(plan, parts, scaling, workers, backend)
         for metric in plan.metrics.values():
             scaling.resolve(getattr(metric, "normalize", "auto"))
@@ -477,15 +558,19 @@ def run(
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
         outcomes, failures, seconds = _execute(plan, parts, scaling, workers, backend, bars)
-    failures |= skipped
+    _BUILT.clear()
+    failures |= skipped | unfit
+    seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
     standings = []
     for key, one in everyone.items():
         role = getattr(one, "role", "candidate")
         if key in failures:
-            standings.append(Standing(key, role, failure=failures[key]))
+            made = Standing(key, role, failure=failures[key])
         else:
             shared = parts[0].group is not None
-            standings.append(standing(key, role, outcomes[key], plan.metrics, scaling, shared))
+            made = standing(key, role, outcomes[key], plan.metrics, scaling, shared)
+        training = plan.trainings.get(key)
+        standings.append(made if training is None else dataclasses.replace(made, method=training.method))
     names = getattr(task, "names", None)
     warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
     return Result(

@@ -35,9 +35,11 @@ STALE_SECONDS = 24 * 3600  # a temporary file older than this was left by a kill
 def describe(thing: Any) -> Any:
     r"""Returns what determines the behavior of a task, a candidate or a metric, as plain JSON.
 
-    For a dataclass that is its class, its version and its fields.
+    For a dataclass that is its class, its version and its fields, unless it has a `describe()` of its own.
     """
 
+    if hasattr(thing, "describe") and not isinstance(thing, type):
+        return describe(thing.describe())
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
         kind = type(thing)
         fields = {f.name: describe(getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.compare}
@@ -162,7 +164,7 @@ class Store:
 
         Arguments:
             older_than: Only blocks that were last written so many seconds ago.
-            kind: Only blocks of this kind: fiducials, samples or record.
+            kind: Only blocks of this kind: fiducials, fit, samples or record.
             task: Only blocks of this task.
         """
 

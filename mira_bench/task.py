@@ -2,7 +2,8 @@ r"""The contract of a task: where truths and observations come from."""
 
 __all__ = ["Task"]
 
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -11,8 +12,36 @@ from .fiducials import Fiducials
 BLOCK = 32  # fiducials that are simulated and sampled together, unless the task says otherwise
 
 
+if TYPE_CHECKING:
+    from abc import ABCMeta
+
+    from .simulator import SimulatorTask
+
+    _ProtocolMeta = ABCMeta
+else:
+    _ProtocolMeta = type(Protocol)
+
+
+class _Makers(_ProtocolMeta):
+    r"""What the class `Task` can do by itself. A method of the class would be one that every task must have."""
+
+    def from_simulator(cls, prior: Any, simulator: Callable[..., Any], **settings: Any) -> "SimulatorTask":
+        r"""Makes a task of a prior and a simulator; see `mira_bench.simulator.task_from_simulator` for all settings.
+
+        Arguments:
+            prior: A distribution of torch or scipy, a list or a mapping of one-dimensional ones, or a function
+                `(count, rng)` that returns draws $(n, d)$.
+            simulator: A function of a batch of parameters $(n, d)$, or of one $(d,)$, that returns data; with a second
+                argument it is given the generator.
+            settings: `names`, `bounds`, `batched`, `version`, `block`.
+        """
+        from .simulator import task_from_simulator
+
+        return task_from_simulator(prior, simulator, **settings)
+
+
 @runtime_checkable
-class Task(Protocol):
+class Task(Protocol, metaclass=_Makers):
     r"""A true model to draw joint samples from. A frozen dataclass is the natural way to write one.
 
     Besides `simulate`, a task may have
@@ -21,6 +50,9 @@ class Task(Protocol):
     - `names`: the names of the parameters;
     - `block`: the number of fiducials that are drawn together from one random stream. Results depend on it;
     - `prior_sample(count, rng)`: draws from the prior, which give every run its prior control;
+    - `prior_log_prob(y)`: the log-density of the prior at points $(n, *event)$, with shape $(n,)$, minus infinity
+      outside of its support. NLE and NRE need it;
+    - `support`: `(low, high)`, the bounds of the prior where they are not `bounds`, infinite where there are none;
     - `exact_posterior()`: the `Posterior` that every run shows as its oracle;
     - `illustrate(fiducials, samples)`: figures by name, from the first block of fiducials and the samples that each
       candidate has for it. It is asked if samples are kept.

@@ -1,9 +1,12 @@
-r"""Samplers that any task can use whose likelihood has a gradient, and what tells whether they converged."""
+r"""Samplers for likelihoods with a gradient, and what tells whether they converged; networks that learn a posterior."""
 
 __all__ = [
     "Convergence",
     "Evaluations",
+    "FileCandidate",
+    "Given",
     "MalaResult",
+    "Neural",
     "SmcResult",
     "Target",
     "diagnose",
@@ -16,6 +19,8 @@ __all__ = [
 ]
 
 from .diagnostics import Convergence, diagnose, ess_bulk, ess_tail, rhat, sort_groups
+from .given import FileCandidate, Given
 from .mala import MalaResult, mala
+from .neural import Neural
 from .smc import SmcResult, smc
 from .target import Evaluations, Target

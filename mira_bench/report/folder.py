@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .provenance import provenance
-from .tables import console
+from .tables import console, console_methods
 
 if TYPE_CHECKING:
     from ..result import Result
@@ -64,6 +64,8 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float) -> None:
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=180)
     screen.print(console(result, screen.width))
+    if result.methods is not None:
+        screen.print(console_methods(result.methods))
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for name, reason in result.failures.items():

@@ -123,8 +123,30 @@ def explanation(result: "Result") -> str:
     return "\n".join(lines)
 
 
+def display_methods(methods: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns the table of methods as people read it."""
+
+    columns: dict[str, Callable[[Any], str]] = {
+        "method": lambda r: r.method,
+        "networks": lambda r: (str(r.networks) if r.networks else DASH) + (f" ({r.failed} failed)" if r.failed else ""),
+        "tiers": lambda r: r.tiers or DASH,
+        "MIRA": lambda r: _pm(r.mira, r.mira_total),
+        "± fiducials": lambda r: _number(r.mira_stderr),
+        "spread of networks": lambda r: _number(r.mira_spread) if r.networks else DASH,
+        "energy": lambda r: _pm(r.energy, r.energy_total),
+        "its ± fiducials": lambda r: _number(r.energy_stderr),
+        "its spread": lambda r: _number(r.energy_spread) if r.networks else DASH,
+        "tied": lambda r: r.tied,
+    }
+    rows = list(methods.itertuples(index=False))
+    return pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
+
+
 def save(result: "Result", folder: Path) -> None:
-    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`."""
+    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`; `methods.csv` with several seeds."""
+
+    if result.methods is not None:
+        result.methods.to_csv(folder / "methods.csv", index=False)
 
     result.scores.to_parquet(folder / "scores.parquet", index=False)
     result.summary.to_csv(folder / "summary.csv", index=False)
@@ -176,4 +198,20 @@ def console(result: "Result", width: int) -> "Table":
         cells[-1] += f"\n[dim]{evidence}[/dim]"
         last = i + 1 < len(shown) and candidates.iloc[i] and not candidates.iloc[i + 1]
         table.add_row(*cells, end_section=bool(last))
+    return table
+
+
+def console_methods(methods: pd.DataFrame) -> "Table":
+    r"""Returns the table of methods for a terminal."""
+
+    from rich import box
+    from rich.table import Table
+
+    caption = "MIRA and energy: the mean over networks ± the error over fiducials and trainings."
+    table = Table(title="Methods: what remains if they are trained again", caption=caption, box=box.SIMPLE_HEAD)
+    shown = display_methods(methods)
+    for title in shown.columns:
+        table.add_column(title)
+    for row in shown.itertuples(index=False):
+        table.add_row(*row)
     return table

@@ -50,6 +50,9 @@ class Conjugate:
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
         return rng.standard_normal((count, self.dim))
 
+    def prior_log_prob(self, y: NDArray) -> NDArray:
+        return stats.norm.logpdf(y).sum(axis=-1)
+
     def exact_posterior(self) -> "ModelPosterior":
         return ModelPosterior(self.noise)
 

@@ -49,6 +49,9 @@ class Correlated:
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
         return rng.standard_normal((count, 2))
 
+    def prior_log_prob(self, y: NDArray) -> NDArray:
+        return -0.5 * np.sum(y**2, axis=-1) - np.log(2 * np.pi)
+
     def exact_posterior(self) -> "CorrelatedPosterior":
         return CorrelatedPosterior(self, 1.0, 0.0, False)
 

@@ -88,6 +88,11 @@ class Lensing:
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
         return rng.uniform(*self.bounds, size=(count, len(self.names)))
 
+    def prior_log_prob(self, y: NDArray) -> NDArray:
+        low, high = np.asarray(self.bounds)
+        inside = ((y >= low) & (y <= high)).all(axis=-1)
+        return np.where(inside, -np.log(high - low).sum(), -np.inf)
+
     def simulate(self, count: int, rng: np.random.Generator) -> Fiducials:
         y = self.prior_sample(count, rng)
         images = self.model.images(y)

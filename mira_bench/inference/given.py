@@ -1,0 +1,93 @@
+r"""Posteriors that exist already, as candidates: objects of other libraries, and what a user's file defines."""
+
+__all__ = ["FileCandidate", "Given"]
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array
+from ..draws import draw
+from ..errors import UsageError
+from ..identity import fingerprint, load_file
+
+
+@dataclass(frozen=True)
+class Given:
+    r"""Any object that can be sampled, as a candidate. Three lines of config do:
+
+    ```yaml
+    candidates:
+      mine:
+        _target_: mira_bench.inference.Given
+        posterior: {_target_: my_module.load_posterior, path: npe.pt}
+    ```
+
+    Arguments:
+        posterior: What has `sample((n,), x=...)`, as the posteriors of sbi (their `sample_batched` is used if there is
+            one), or `sample(x, count, rng)`; or a function of `(x, count)`.
+        version: Raise it when the behavior changes and the content does not show it.
+    """
+
+    posterior: Any
+    version: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self.posterior, "posterior")
+
+    def describe(self) -> dict[str, Any]:
+        r"""What identifies the candidate in the store: the content of the posterior."""
+        kind = type(self.posterior)
+        content = fingerprint(self.posterior, f"a posterior of type {kind.__qualname__}")
+        return {"class": f"{kind.__module__}.{kind.__qualname__}", "content": content, "version": self.version}
+
+    def build(self, task: Any, rng: np.random.Generator) -> "_Sampled":
+        return _Sampled(self.posterior)
+
+
+@dataclass(frozen=True)
+class FileCandidate:
+    r"""What a Python file of the user defines: `candidates=[mine.py:build]`.
+
+    Arguments:
+        file: The file.
+        name: What to take from it: a function `build(task, rng)` that returns a posterior, or a posterior. A process
+            calls `build` once in a run.
+    """
+
+    file: str
+    name: str
+    text: str = field(init=False)
+
+    version = 1
+
+    def __post_init__(self) -> None:
+        module, text = load_file(self.file, "candidates")
+        object.__setattr__(self, "text", text)
+        if not hasattr(module, self.name):
+            there = ", ".join(sorted(k for k in vars(module) if not k.startswith("_"))) or "nothing"
+            raise UsageError(f"{self.file} defines no {self.name}; it has {there}")
+
+    def describe(self) -> dict[str, Any]:
+        r"""What identifies the candidate in the store: the text of the file."""
+        return {"class": "file", "name": self.name, "content": self.text}
+
+    def build(self, task: Any, rng: np.random.Generator) -> "_Sampled":
+        found = getattr(load_file(self.file, "candidates")[0], self.name)
+        posterior = found if hasattr(found, "sample") else found(task, rng)
+        _check(posterior, f"what {self.file}:{self.name} returns")
+        return _Sampled(posterior)
+
+
+def _check(posterior: Any, name: str) -> None:
+    if not hasattr(posterior, "sample") and not callable(posterior):
+        raise UsageError(f"{name} is a {type(posterior).__name__} without sample()")
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    posterior: Any
+
+    def sample(self, x: Array, count: int, rng: np.random.Generator) -> Array:
+        return draw(self.posterior, x, count, seed=int(rng.integers(2**31)))
