@@ -162,7 +162,7 @@ class Store:
 
         Arguments:
             older_than: Only blocks that were last written so many seconds ago.
-            kind: Only blocks of this kind: fiducials, samples or record.
+            kind: Only blocks of this kind: fiducials, samples, reference or record.
             task: Only blocks of this task.
         """
 

@@ -21,6 +21,8 @@ class Task(Protocol):
     - `names`: the names of the parameters;
     - `block`: the number of fiducials that are drawn together from one random stream. Results depend on it;
     - `prior_sample(count, rng)`: draws from the prior, which give every run its prior control;
+    - `prior_log_prob(y)`: the prior's log-density at points $(n, *event)$, with shape $(n,)$; $-\infty$ outside;
+    - `simulator(y, rng)`: an observation for each of the given parameters, with shape $(n, *data)$;
     - `exact_posterior()`: the `Posterior` that every run shows as its oracle.
     """
 
