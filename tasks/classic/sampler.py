@@ -25,11 +25,12 @@ from mira_bench.ranks import one_blas_thread
 
 Floats = NDArray[np.float64]
 
-DEGREES = 8.0  # of freedom of the proposals: their tails are heavier than the posterior's, as weights must be bounded
+DEGREES = 5.0  # of freedom of the proposals: their tails are heavier than the posterior's, as weights must be bounded
 DEFENSE = 0.05  # the share of proposals that come from the prior, should the population have missed a place
 ITERATIONS = 10  # of expectation maximization; a better fit would not pay
 SHRUNK = 0.1  # the covariance of a kernel that knows nothing, as a share of that of all points
-STAGES = 100  # more than this and the population is lost
+WIDER = 1.3  # kernels than the fit: a proposal that is too narrow at an edge gives a few points most of the weight
+STAGES = 30  # most take ten; the diagnostics of the chains tell if a population has not arrived by then
 CHAINS = 4
 SHORTEST = 500  # steps of a chain: with fewer there is no judging it
 
@@ -63,7 +64,7 @@ class Settings:
     population: int = 1000
     kernels: int = 8
     thin: int = 10
-    ess: float = 0.3
+    ess: float = 0.15
 
 
 class Students(NamedTuple):
@@ -133,7 +134,8 @@ def _fit(z: Floats, weights: Floats, kernels: int, rng: np.random.Generator) -> 
             centers[k] = (belongs[k] @ z + few * centers[k]) / (mass[k] + few)
             off = z - centers[k]
             covariances[k] = ((belongs[k][:, None] * off).T @ off + few * SHRUNK * covariance) / (mass[k] + few)
-    return Students(shares, centers, np.asarray(np.linalg.cholesky(covariances), np.float64))
+    roots = np.asarray(np.linalg.cholesky(covariances), np.float64)
+    return Students(shares, centers, roots if kernels == 1 else WIDER * roots)
 
 
 def _temper(log_prior: Floats, log_likelihood: Floats, log_proposal: Floats, beta: float, ess: float) -> float:
@@ -170,7 +172,7 @@ def propose(target: Target, settings: Settings, rng: np.random.Generator) -> Stu
             return mixture
         z = mixture.sample(settings.population, rng)
         log_proposal = mixture.log_prob(z)
-    raise RuntimeError(f"the population has not reached the posterior in {STAGES} stages")
+    return mixture
 
 
 def _chains(log_weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
