@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from .arrays import Array
 
+_TOLD = "diagnostic "
+
 
 @dataclass(frozen=True)
 class Draws:
@@ -25,6 +27,22 @@ class Draws:
     values: Array
     log_evidence: NDArray[np.float64] | None = None
     diagnostics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(drawn: "Array | Draws") -> "Draws":
+        r"""Returns what a posterior drew as `Draws`."""
+        return drawn if isinstance(drawn, Draws) else Draws(drawn)
+
+    def to_arrays(self) -> dict[str, NDArray]:
+        r"""Returns all of it under names, for the store."""
+        arrays = {"values": np.asarray(self.values)} | {f"{_TOLD}{key}": v for key, v in self.diagnostics.items()}
+        return arrays if self.log_evidence is None else arrays | {"log_evidence": self.log_evidence}
+
+    @staticmethod
+    def from_arrays(arrays: Mapping[str, NDArray]) -> "Draws":
+        r"""The inverse of `to_arrays`; other names are left alone."""
+        told = {key.removeprefix(_TOLD): v for key, v in arrays.items() if key.startswith(_TOLD)}
+        return Draws(arrays["values"], arrays.get("log_evidence"), told)
 
 
 @dataclass(frozen=True)

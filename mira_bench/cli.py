@@ -46,6 +46,7 @@ mira_bench: which of these posteriors can I trust, and by how much is it better 
   python -m mira_bench list [tasks|candidates|metrics|experiments]
   python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
   python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
+  python -m mira_bench reference task=slcp ... reference samples of a task's posterior, made ahead and kept
   python -m mira_bench paper [ID ...|all] [--quick]   the paper's tables and figures: their status, or made again
 
 Examples
@@ -119,7 +120,7 @@ def _store(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="mira-bench store", description="Lists or prunes the store.")
     parser.add_argument("action", nargs="?", default="list", choices=["list", "prune"])
     parser.add_argument("--store", default="results/store", help="the folder (default: results/store)")
-    parser.add_argument("--kind", choices=["fiducials", "fit", "samples", "record", "damaged"])
+    parser.add_argument("--kind", choices=["fiducials", "fit", "samples", "reference", "record", "damaged"])
     parser.add_argument("--task", help="only blocks of this task")
     parser.add_argument("--older-than", type=_age, default=0.0, metavar="AGE", help="e.g. 12h or 7d")
     chosen = parser.parse_args(arguments)
@@ -202,6 +203,12 @@ def _paper(arguments: Sequence[str]) -> int:
     from .cli_paper import main as paper_verb
 
     return paper_verb(arguments, lambda words: _check_keys(words) or _hydra(words))
+
+
+def _reference(arguments: Sequence[str]) -> int:
+    from .cli_reference import main as reference_verb
+
+    return reference_verb(arguments, _check_keys, _make)
 
 
 def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
@@ -438,7 +445,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper, "run": _hydra}
+    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper}
+    verbs |= {"reference": _reference, "run": _hydra}
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):

@@ -160,11 +160,9 @@ def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: 
     spec = plan.samples_spec(name, block)
     stored = plan.store.get(spec)
     if stored is not None:
-        told = {key.removeprefix("diagnostic "): v for key, v in stored.items() if key.startswith("diagnostic ")}
-        return Draws(stored["values"], stored.get("log_evidence"), told)
+        return Draws.from_arrays(stored)
     x = _observations(fiducials)
-    drawn = posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block))
-    draws = drawn if isinstance(drawn, Draws) else Draws(drawn)
+    draws = Draws.of(posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block)))
     values = as_array(draws.values, f"the samples of candidate {name!r}")
     wanted = (len(fiducials), plan.samples, *fiducials.event)
     if tuple(values.shape) != wanted:
@@ -172,10 +170,27 @@ def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: 
             f"candidate {name!r} returned samples of shape {tuple(values.shape)}; {wanted} is needed: "
             f"{plan.samples} samples for each of {len(fiducials)} observations"
         )
+    draws = dataclasses.replace(draws, values=values)
     if plan.keep_samples:
-        kept = {"values": np.asarray(values)} | {f"diagnostic {key}": v for key, v in draws.diagnostics.items()}
-        plan.store.put(spec, kept if draws.log_evidence is None else kept | {"log_evidence": draws.log_evidence})
-    return dataclasses.replace(draws, values=values)
+        plan.store.put(spec, draws.to_arrays())
+    return draws
+
+
+def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
+    r"""Returns reference samples for a block, from the store or fresh: the same ones for every candidate.
+
+    Their random stream is their own, so the oracle, which samples the same posterior, is as far from them as chance is.
+    """
+    spec = plan.spec("reference", block, samples=plan.samples)
+    stored = plan.store.get(spec)
+    if stored is not None:
+        return Draws.from_arrays(stored)
+    exact: Any = plan.task.exact_posterior()  # type: ignore[attr-defined]
+    rng = generator(plan.seed, "reference", plan.name, block)
+    draws = Draws.of(exact.sample(_observations(fiducials), plan.samples, rng))
+    draws = dataclasses.replace(draws, values=as_array(draws.values, "the reference samples"))
+    plan.store.put(spec, draws.to_arrays())
+    return draws
 
 
 def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
@@ -206,9 +221,7 @@ def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior:
 
         @functools.cache
         def reference() -> NDArray:
-            rng = generator(plan.seed, "reference", plan.name, block)
-            drawn = exact.sample(_observations(fiducials), plan.samples, rng)
-            return flat(as_array(drawn, "the reference samples"), 2)[:count]
+            return flat(draw_reference(plan, block, fiducials).values, 2)[:count]
 
         extras["reference"] = reference
     if hasattr(posterior, "log_prob"):
@@ -275,7 +288,7 @@ def work(
         return name, block, None, reason_of(error), time.perf_counter() - start
 
 
-def _parallel(
+def parallel(
     function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], workers: int, backend: str
 ) -> Iterator[Any]:
     if workers == 1:
@@ -403,13 +416,13 @@ def _execute(
 
     def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
         try:
-            yield from _parallel(work, calls(plan.candidates), workers, backend)
+            yield from parallel(work, calls(plan.candidates), workers, backend)
             return
         except BrokenProcessPool:
             log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
         for name in plan.candidates:
             try:
-                yield from _parallel(work, calls([name]), workers, backend)
+                yield from parallel(work, calls([name]), workers, backend)
             except BrokenProcessPool:
                 yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
 

@@ -164,7 +164,7 @@ class Store:
 
         Arguments:
             older_than: Only blocks that were last written so many seconds ago.
-            kind: Only blocks of this kind: fiducials, fit, samples or record.
+            kind: Only blocks of this kind: fiducials, fit, samples, reference or record.
             task: Only blocks of this task.
         """
 
