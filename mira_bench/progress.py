@@ -1,7 +1,10 @@
 r"""Progress on a terminal: one bar per candidate, with rate and time left. Silent elsewhere."""
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "watched"]
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from rich.console import Console
@@ -9,6 +12,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.progress import Task as Bar
 from rich.text import Text
+
+_watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(tell: Callable[[float], None]) -> Iterator[None]:
+    r"""Tells somebody the part that is done, between 0 and 1, whether bars are shown or not."""
+    token = _watcher.set(tell)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 class _Rate(TextColumn):
@@ -40,6 +55,7 @@ class Progress:
         console = Console(stderr=True)
         self._bars: Bars | None = None
         self._ids: dict[str, int] = {}
+        self._total = self._done = 0
         if enabled and console.is_terminal:
             self._bars = Bars(
                 TextColumn("{task.description:<18}"), BarColumn(bar_width=30), MofNCompleteColumn(),
@@ -59,11 +75,16 @@ class Progress:
 
     def add(self, name: str, total: int) -> None:
         r"""Adds the bar of a candidate that has `total` fiducials."""
+        self._total += total
         if self._bars is not None:
             self._ids[name] = self._bars.add_task(name, total=total, start=False)
 
     def advance(self, name: str, count: int) -> None:
         r"""Moves a bar by `count` fiducials."""
+        self._done += count
+        tell = _watcher.get()
+        if tell is not None:
+            tell(self._done / max(self._total, self._done, 1))
         if self._bars is not None:
             self._bars.start_task(self._ids[name])  # type: ignore[arg-type]
             self._bars.advance(self._ids[name], count)  # type: ignore[arg-type]
