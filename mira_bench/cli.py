@@ -30,6 +30,7 @@ SAMPLING = (
     "controls",
     "workers",
     "parallel.backend",
+    "parallel.address",
     "device",
     "store",
     "keep_samples",
@@ -302,7 +303,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         result = run(
             **arguments,
             rank_by=cfg.rank_by,
-            backend=cfg.parallel.backend,
+            **cfg.parallel,
             store=cfg.store,
             progress=cfg.progress,
         )

@@ -7,8 +7,8 @@ standard errors $w_s$ over fiducials, for $k$ seeds. Its mean $\bar m$ has the s
 
 The spread $b^2$ over seeds holds the errors over fiducials already, and what training adds. Where it is smaller than
 they are, that is chance, and they stand. The interval is Student's, with $k - 1$ degrees of freedom if the spread
-counts, else with those of all fiducials: of three or more seeds a 95 % interval covers 93-97 %, of two 87-97 %. With one
-seed it is $w \, t_{L - 1}$: such a leaderboard knows nothing about the spread over seeds, and says so.
+counts, else with those of all fiducials: a 95 % interval of three or more seeds covers 93-97 %, of two 87-97 %. With
+one seed it is $w \, t_{L - 1}$: such a leaderboard knows nothing about the spread over seeds, and says so.
 
 Candidates are compared with the best one fiducial by fiducial, on the seeds that both have: the differences have means
 and errors per seed, which are combined by the same formula. Order, tiers and the words are those of

@@ -14,17 +14,17 @@ import math
 import os
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
 from .candidate import Candidate, Draws, Oracle, Prior
+from .engines import Engine
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import MISSING, Block, Metric, Record, Scores
@@ -255,22 +255,6 @@ def work(
         return name, block, None, f"{reason}\n{traceback.format_exc()}", time.perf_counter() - start
 
 
-def _parallel(
-    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], workers: int, backend: str
-) -> Iterator[Any]:
-    if workers == 1:
-        for call in calls:
-            yield function(*call)
-        return
-    try:
-        pool = Parallel(
-            n_jobs=workers, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
-        )  # fmt: skip
-    except ValueError as error:
-        raise UsageError(f"backend={backend!r} cannot be used: {error}") from error
-    yield from pool(delayed(function)(*call) for call in calls)
-
-
 @dataclass(frozen=True)
 class _Range:
     r"""Keeps the range of the samples, which `normalize="pooled"` needs of all candidates before any score."""
@@ -315,7 +299,7 @@ def standing(
 
 
 def _execute(
-    plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str, progress: Progress
+    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, progress: Progress
 ) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
     r"""Runs all units; returns the outcomes per candidate in the order of blocks, failures, and seconds."""
     failures: dict[str, tuple[int, str]] = {}
@@ -331,13 +315,13 @@ def _execute(
 
     def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
         try:
-            yield from _parallel(work, calls(plan.candidates), workers, backend)
+            yield from engine.map(work, calls(plan.candidates))
             return
         except BrokenProcessPool:
             log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
         for name in plan.candidates:
             try:
-                yield from _parallel(work, calls([name]), workers, backend)
+                yield from engine.map(work, calls([name]))
             except BrokenProcessPool:
                 yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
 
@@ -429,6 +413,7 @@ def run(
     rank_by: str = "tiers",
     workers: int = 1,
     backend: str = "loky",
+    address: str | None = None,
     device: str | None = None,
     store: str | os.PathLike[str] | None = None,
     keep_samples: bool = False,
@@ -448,7 +433,8 @@ def run(
             energy score, C2ST and MMD.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         workers: The number of processes.
-        backend: The joblib backend that runs them.
+        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.engines`.
+        address: The address of a Dask scheduler.
         device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
         store: The folder in which finished blocks are kept; without one, nothing is.
         keep_samples: Whether samples are kept in the store, so that a new metric needs no new sampling.
@@ -459,6 +445,9 @@ def run(
 
     plan = make_plan(task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name)
     check_plan(plan, workers, rank_by)
+    engine = Engine(workers, backend, address)
+    if engine.remote and plan.store.root is not None:
+        plan = dataclasses.replace(plan, store=Store(plan.store.root.absolute()))
     everyone = plan.candidates
     applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
@@ -470,12 +459,12 @@ def run(
             bars.advance("fiducials", plan.count(block))
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
-        scaling = _with_pooled(plan, parts, scaling, workers, backend)
+        scaling = _with_pooled(plan, parts, scaling, engine)
         for metric in plan.metrics.values():
             scaling.resolve(getattr(metric, "normalize", "auto"))
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
-        outcomes, failures, seconds = _execute(plan, parts, scaling, workers, backend, bars)
+        outcomes, failures, seconds = _execute(plan, parts, scaling, engine, bars)
     failures |= skipped
     standings = []
     for key, one in everyone.items():
@@ -508,7 +497,7 @@ def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
     return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
 
 
-def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str) -> Scaling:
+def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine) -> Scaling:
     r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
 
     Controls are left out: showing them must not change the scores of the others.
@@ -518,7 +507,7 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: 
     ranges = _Range()
     ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
     first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked)
-    outcomes, failures, _ = _execute(first, parts, scaling, workers, backend, Progress(False))
+    outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False))
     low, high = scaling.truths.copy(), scaling.truths.copy()
     for name, blocks in outcomes.items():
         if name not in failures:

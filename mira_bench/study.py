@@ -141,6 +141,8 @@ def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _many_runs(cfg: "DictConfig", arguments: Callable[["DictConfig"], dict[str, Any]]) -> tuple[list[Any], list[str]]:
     r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
+    if cfg.parallel.backend == "dask":
+        raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
     settings = list(_settings(cfg))
     measure = _pvalues if cfg.study.measure == "power" else _winners
     pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
@@ -165,7 +167,7 @@ def _whole_runs(
         for setting, one in settings:
             alone = cfg.progress and len(settings) == 1
             given = arguments(one)
-            result = run(**given, backend=cfg.parallel.backend, store=cfg.store, progress=alone)
+            result = run(**given, **cfg.parallel, store=cfg.store, progress=alone)
             for name, reason in result.failures.items():
                 raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
             log.info("%s", setting)
