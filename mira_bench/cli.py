@@ -31,6 +31,7 @@ SAMPLING = (
     "controls",
     "workers",
     "parallel.backend",
+    "parallel.address",
     "device",
     "store",
     "keep_samples",
@@ -43,6 +44,8 @@ mira_bench: which of these posteriors can I trust, and by how much is it better 
 
   python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
   python -m mira_bench score truths.npy npe=npe.npy mcmc=chains.nc ...   samples that exist already (score --help)
+  python -m mira_bench -m key=a,b ...          a sweep: every combination is a job (a comma separates values)
+  python -m mira_bench collect DIR ...         runs of sweeps and machines in one table, leaderboard and figure
   python -m mira_bench list [tasks|candidates|metrics|experiments]
   python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
   python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
@@ -58,7 +61,7 @@ Examples
 Keys that every task takes
   fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
   budget= (simulations to train on) seeds= (trainings of each network)
-  out= store= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
+  out= sweep= store= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
 """
 
 
@@ -199,6 +202,12 @@ def _score(arguments: Sequence[str]) -> int:
     return score_verb(arguments)
 
 
+def _collect(arguments: Sequence[str]) -> int:
+    from .cli_collect import main as collect_verb
+
+    return collect_verb(arguments)
+
+
 def _paper(arguments: Sequence[str]) -> int:
     from .cli_paper import main as paper_verb
 
@@ -332,7 +341,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         result = run(
             **arguments,
             rank_by=cfg.rank_by,
-            backend=cfg.parallel.backend,
+            **cfg.parallel,
             store=cfg.store,
             progress=cfg.progress,
         )
@@ -372,11 +381,12 @@ def _hydra(arguments: Sequence[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from .sweep import is_sweep, perform, prepare
+
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
-    def job(cfg: "DictConfig") -> None:
-        codes.append(FAILED)  # stands if the job dies
+    def job(cfg: "DictConfig") -> int:
         if cfg.workers == "auto":
             from .ranks import available_threads
 
@@ -390,11 +400,16 @@ def _hydra(arguments: Sequence[str]) -> int:
             _check_files(cfg, task_name, settings.overrides.task)
             return _dry(cfg, task_name) if cfg.dry else _run(cfg, out, task_name)
 
+        if settings.mode == RunMode.MULTIRUN and not cfg.dry:
+            return perform(work, cfg, Path(settings.runtime.output_dir), task_name, settings.overrides.task)
+        codes.append(FAILED)  # stands if the job dies
         codes[-1] = _guard(work)
+        return codes[-1]
 
     # Hydra would take normal(-5,1) for a function of its own.
     law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
-    sys.argv = [sys.argv[0], *(law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments)]
+    words = [law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments]
+    sys.argv = [sys.argv[0], *(prepare(words, codes) if is_sweep(words) and "dry=true" not in words else words)]
     try:
         job()
     except SystemExit as stop:
@@ -446,7 +461,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper}
-    verbs |= {"reference": _reference, "run": _hydra}
+    verbs |= {"reference": _reference, "collect": _collect, "run": _hydra}
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):

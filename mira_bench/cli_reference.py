@@ -13,10 +13,11 @@ import numpy as np
 
 from ._version import __version__
 from .candidate import Draws
+from .engines import Engine
 from .errors import UsageError
 from .fiducials import Fiducials
 from .reference import Reference, save
-from .run import Plan, draw_reference, make_plan, parallel, simulate
+from .run import Plan, draw_reference, make_plan, simulate
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -54,9 +55,9 @@ def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws]:
     return block, fiducials[:count], Draws(draws.values[:count], evidence, told)
 
 
-def _generate(plan: Plan, workers: int, backend: str) -> tuple[Fiducials, Draws]:
+def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws]:
     r"""Makes all blocks, or takes those that are in the store."""
-    units = parallel(_unit, ((plan, block) for block in plan.blocks), workers, backend)
+    units = engine.map(_unit, ((plan, block) for block in plan.blocks))
     parts = sorted(units, key=lambda part: part[0])
     draws = [part[2] for part in parts]
     told = {key: np.concatenate([d.diagnostics[key] for d in draws]) for key in draws[0].diagnostics}
@@ -105,7 +106,7 @@ def main(
         cfg = _compose(task, words)
         plan = _plan(task, cfg, make)
         start = time.perf_counter()
-        fiducials, draws = _generate(plan, cfg.workers, cfg.parallel.backend)
+        fiducials, draws = _generate(plan, Engine(cfg.workers, **cfg.parallel))
         seconds = time.perf_counter() - start
         told = draws.diagnostics
         rhat = f"{told['rhat'].max():.4f}" if "rhat" in told else "exact"

@@ -1,9 +1,12 @@
 r"""Progress: on a terminal a bar per candidate and the time left for all of them; elsewhere a line a minute."""
 
-__all__ = ["Progress"]
+__all__ = ["Progress", "watched"]
 
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from rich.console import Console
@@ -11,6 +14,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bars
 from rich.progress import Task as Bar
 from rich.text import Text
+
+_watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watched(tell: Callable[[float], None]) -> Iterator[None]:
+    r"""Tells somebody the part that is done, between 0 and 1, whether bars are shown or not."""
+    token = _watcher.set(tell)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 class _Rate(TextColumn):
@@ -105,6 +120,9 @@ class Progress:
             spent, fiducials = self._cost.get(name, (0.0, 0))
             self._cost[name] = spent + seconds, fiducials + count
         everything = sum(self._left(key) for key in self._open())
+        tell = _watcher.get()
+        if tell is not None:
+            tell(sum(self._done.values()) / max(sum(self._total.values()), 1))
         if self._bars is not None:
             for key in self._open():
                 self._bars.update(self._ids[key], left=self._left(key) if self._cost else None)  # type: ignore[arg-type]
@@ -129,7 +147,12 @@ class Progress:
         return (self._total[name] - self._done[name]) * each / self._workers
 
     def tell(self, name: str, what: str, done: int, total: int | None) -> None:
-        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs."""
+        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs; at last, that it is done."""
+        if what == "done":
+            self._done[name] = self._total[name]
+        elif self._lines and time.monotonic() - self._said > QUIET:
+            self._said = time.monotonic()
+            print(f"{name}: {done}{f' of {total}' if total else ''} {what}", file=sys.stderr)
         if self._bars is not None:
             bar = self._ids[name]
             self._bars.start_task(bar)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ the ranks, and the prior is calibrated. So candidates are put into tiers first,
 and ordered within a tier by the fair energy score, which is strictly proper.
 """
 
-__all__ = ["RANKINGS", "Standing", "rank"]
+__all__ = ["RANKINGS", "Standing", "order_key", "rank", "tie_words"]
 
 import math
 from collections.abc import Mapping
@@ -143,11 +143,25 @@ def _order(standings: list[Standing], rank_by: str) -> list[Standing]:
         return math.inf if s.energy is None else s.energy.score
 
     def key(s: Standing) -> tuple[Any, ...]:
-        if s.failure is not None:
-            return (2, 0, 0)
-        return (0, distance(s), 0) if rank_by == "mira" else (0, s.tier, energy(s), distance(s))
+        return order_key(s.tier, energy(s), distance(s), s.failure is not None, rank_by)
 
     return sorted(standings, key=key)
+
+
+def order_key(tier: str, energy: float, distance: float, failed: bool, rank_by: str) -> tuple[Any, ...]:
+    r"""Returns what candidates are sorted by.
+
+    Arguments:
+        tier: The tier.
+        energy: The energy score, infinite if it is not known.
+        distance: The distance of MIRA from its expectation, infinite if it is not known.
+        failed: Whether the candidate failed.
+        rank_by: `"tiers"` or `"mira"`.
+    """
+
+    if failed:
+        return (2, 0, 0)
+    return (0, distance, 0) if rank_by == "mira" else (0, tier, energy, distance)
 
 
 def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, float]]:
@@ -168,19 +182,31 @@ def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, f
         mine = values(standing)
         if mine is not None:
             pvalues[i] = paired_pvalue(mine - best, generator(seed, "sign flips"))
+    same = [rank_by == "mira" or s.tier == ordered[0].tier for s in ordered]
+    return tie_words(pvalues, same, len(best))
+
+
+def tie_words(pvalues: np.ndarray, same: list[bool], fiducials: int) -> list[tuple[str, float]]:
+    r"""Returns for each candidate, the best one first, whether it is tied with the best, and the adjusted p-value.
+
+    Arguments:
+        pvalues: The p-values of the paired comparisons with the best; NaN for itself and where there is none.
+        same: Whether the candidate is in the same tier as the best.
+        fiducials: The number of fiducials that were compared.
+    """
+
     known = ~np.isnan(pvalues)
     pvalues[known] = holm(pvalues[known])
-    unresolved = "tied" if len(best) >= FEW_FIDUCIALS else "not resolved"
+    unresolved = "tied" if fiducials >= FEW_FIDUCIALS else "not resolved"
     words = ["best"]
-    for p, standing in zip(pvalues[1:], ordered[1:], strict=True):
+    for p, alike in zip(pvalues[1:], same[1:], strict=True):
         if math.isnan(p):
             words.append("-")
         elif p < TIE_LEVEL:
             words.append("no")
         else:
             # A worse tier is a finding of its own; equal energy does not undo it.
-            same = rank_by == "mira" or standing.tier == ordered[0].tier
-            words.append(unresolved if same else "no")
+            words.append(unresolved if alike else "no")
     return list(zip(words, pvalues.tolist(), strict=True))
 
 

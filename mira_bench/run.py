@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import Array, as_array, as_host, as_truths, flat, refuse_non_finite
 from .candidate import Candidate, Draws, Oracle, Prior
+from .engines import Engine
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .fit import State, Training, expand, fit, reason_of
@@ -288,22 +288,6 @@ def work(
         return name, block, None, reason_of(error), time.perf_counter() - start
 
 
-def parallel(
-    function: Callable[..., Any], calls: Iterable[tuple[Any, ...]], workers: int, backend: str
-) -> Iterator[Any]:
-    if workers == 1:
-        for call in calls:
-            yield function(*call)
-        return
-    try:
-        pool = Parallel(
-            n_jobs=workers, backend=backend, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
-        )  # fmt: skip
-    except ValueError as error:
-        raise UsageError(f"backend={backend!r} cannot be used: {error}") from error
-    yield from pool(delayed(function)(*call) for call in calls)
-
-
 def _fit(plan: Plan, name: str, report: Callable[[str, int, int | None], None]) -> tuple[str, State | None, str, float]:
     stream = (plan.seed, "fit", plan.name, plan.trainings[name].seed)
     return name, *fit(plan.candidates[name], plan.task, stream, plan.store, plan.fit_spec(name), report)
@@ -314,7 +298,7 @@ def _silent(what: str, done: int, total: int | None) -> None:
 
 
 def _fit_all(
-    plan: Plan, workers: int, backend: str, progress: Progress
+    plan: Plan, engine: Engine, progress: Progress
 ) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
     r"""Fits the candidates that learn; returns their states, failures, and seconds."""
     states: dict[str, State] = {}
@@ -325,18 +309,19 @@ def _fit_all(
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         for name in names:
             # A worker cannot reach the bars of this process: they move when it is done.
-            yield plan, name, functools.partial(progress.tell, f"fit {name}") if workers == 1 else _silent
+            here = engine.workers == 1 and not engine.remote
+            yield plan, name, functools.partial(progress.tell, f"fit {name}") if here else _silent
 
     def results() -> Iterator[tuple[str, State | None, str, float]]:
         try:
-            yield from _parallel(_fit, calls(waiting), workers, backend)
+            yield from engine.map(_fit, calls(waiting))
             return
         except BrokenProcessPool:
             log.warning("a worker process died while fitting; candidates go on one at a time")
         for name in waiting:
             if name not in states and name not in failures:
                 try:
-                    yield from _parallel(_fit, calls([name]), workers, backend)
+                    yield from engine.map(_fit, calls([name]))
                 except BrokenProcessPool:
                     yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
 
@@ -398,7 +383,7 @@ def standing(
 
 
 def _execute(
-    plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str, progress: Progress
+    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, progress: Progress
 ) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
     r"""Runs all units; returns the outcomes per candidate in the order of blocks, failures, and seconds."""
     failures: dict[str, tuple[int, str]] = {}
@@ -416,13 +401,13 @@ def _execute(
 
     def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
         try:
-            yield from parallel(work, calls(plan.candidates), workers, backend)
+            yield from engine.map(work, calls(plan.candidates))
             return
         except BrokenProcessPool:
             log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
         for name in plan.candidates:
             try:
-                yield from parallel(work, calls([name]), workers, backend)
+                yield from engine.map(work, calls([name]))
             except BrokenProcessPool:
                 yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
 
@@ -516,6 +501,7 @@ def run(
     rank_by: str = "tiers",
     workers: int = 1,
     backend: str = "loky",
+    address: str | None = None,
     device: str | None = None,
     store: str | os.PathLike[str] | None = None,
     keep_samples: bool = False,
@@ -536,7 +522,8 @@ def run(
             energy score, C2ST and MMD.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         workers: The number of processes.
-        backend: The joblib backend that runs them.
+        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.engines`.
+        address: The address of a Dask scheduler.
         device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
         store: The folder in which finished blocks are kept; without one, nothing is.
         keep_samples: Whether samples are kept in the store, so that a new metric needs no new sampling.
@@ -550,6 +537,9 @@ def run(
         task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name, seeds
     )
     check_plan(plan, workers, rank_by)
+    engine = Engine(workers, backend, address)
+    if engine.remote and plan.store.root is not None:
+        plan = dataclasses.replace(plan, store=Store(plan.store.root.absolute()))
     everyone = plan.candidates
     applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
@@ -561,16 +551,16 @@ def run(
             bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
-        states, unfit, learning = _fit_all(plan, workers, backend, bars)
+        states, unfit, learning = _fit_all(plan, engine, bars)
         trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
         plan = dataclasses.replace(plan, candidates=trained, fits=states)
-        scaling = _with_pooled(plan, parts, scaling, workers, backend)
+        scaling = _with_pooled(plan, parts, scaling, engine)
         for metric in plan.metrics.values():
             scaling.resolve(getattr(metric, "normalize", "auto"))
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
-        outcomes, failures, seconds = _execute(plan, parts, scaling, workers, backend, bars)
+        outcomes, failures, seconds = _execute(plan, parts, scaling, engine, bars)
     _BUILT.clear()
     failures |= skipped | unfit
     seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
@@ -617,7 +607,7 @@ def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
     return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
 
 
-def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: int, backend: str) -> Scaling:
+def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine) -> Scaling:
     r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
 
     Controls are left out: showing them must not change the scores of the others.
@@ -627,7 +617,7 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, workers: 
     ranges = _Range()
     ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
     first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked)
-    outcomes, failures, _ = _execute(first, parts, scaling, workers, backend, Progress(False))
+    outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False))
     low, high = scaling.truths.copy(), scaling.truths.copy()
     for name, blocks in outcomes.items():
         if name not in failures:

@@ -161,6 +161,8 @@ def _many_runs(
     cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
 ) -> tuple[list[Any], list[str]]:
     r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
+    if cfg.parallel.backend == "dask":
+        raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
     settings = list(_settings(cfg, task_name))
     measure = _pvalues if cfg.study.measure == "power" else _winners
     pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
@@ -186,7 +188,7 @@ def _whole_runs(
         for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
             given = arguments(one, name)
-            result = run(**given, backend=cfg.parallel.backend, store=cfg.store, progress=alone)
+            result = run(**given, **cfg.parallel, store=cfg.store, progress=alone)
             for name, reason in result.failures.items():
                 raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
             log.info("%s", setting)

@@ -172,7 +172,7 @@ def test_multirun(elsewhere):
     code = main(["--multirun", *SMALL, "candidates=[correct]", "metrics=[mira]", "seed=0,1"])
     assert code == 0
     folders = sorted((elsewhere / "results" / "sweeps").rglob("summary.csv"))
-    assert [f.parent.name for f in folders] == ["0", "1"]
+    assert [f.parent.name for f in folders] == ["seed=0", "seed=1"]
     scores = [pd.read_csv(f).score.iloc[0] for f in folders]
     assert scores[0] != scores[1]
 

@@ -1,6 +1,6 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["convergence", "overview", "power_figure", "save", "sbc_histograms"]
+__all__ = ["convergence", "leaderboard_figure", "overview", "power_figure", "save", "sbc_histograms"]
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 if TYPE_CHECKING:
     from ..ranking import Standing
@@ -207,4 +208,49 @@ def power_figure(table: pd.DataFrame, level: float) -> Figure:
     figure.supxlabel("fiducials L")
     figure.supylabel(f"share of rejections at {level:.0%}")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    return figure
+
+
+def leaderboard_figure(boards: list[tuple[str, pd.DataFrame]]) -> Figure:
+    r"""Draws leaderboards: a row of panels each, MIRA and the energy score of the candidates in their order.
+
+    Those that are tied with the best are full and blue; controls are gray.
+    """
+
+    shown = {"mira": "MIRA", "energy": "energy score (smaller is better)"}
+    heights = [1.1 + 0.26 * len(board) for _, board in boards]
+    figure = Figure(figsize=(9.0, sum(heights) + 0.3), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(boards), 2, squeeze=False, sharey="row", height_ratios=heights)
+    for (label, board), row in zip(boards, grid, strict=True):
+        names = [f"{r.candidate} ({r.settings})" if r.settings else str(r.candidate) for r in board.itertuples()]
+        for axes, (score, title) in zip(row, shown.items(), strict=True):
+            expected = board["mira_expected"].dropna().unique()
+            if score == "mira" and len(expected):
+                axes.axvline(expected[0], color="black", ls="--", lw=1)
+            for i, r in enumerate(board.itertuples()):
+                value, low, high = (getattr(r, f"{score}{end}") for end in ("", "_low", "_high"))
+                if pd.isna(value):
+                    continue
+                together = r.tied in ("best", "tied", "not resolved")
+                color = QUIET if r.role != "candidate" else COLORS[0] if together else COLORS[1]
+                error = [[value - low], [high - value]] if not pd.isna(low) else None
+                axes.errorbar(
+                    value, i, xerr=error, fmt="o" if r.role == "candidate" else "D", color=color, ms=5, capsize=3,
+                    mfc=color if together else "white",
+                )  # fmt: skip
+            axes.grid(axis="y", color="#EEEEEE")
+            axes.set_xlabel(title, fontsize=9)
+            axes.tick_params(labelsize=8)
+        ranks = ["" if pd.isna(rank) else f"{rank}. " for rank in board["rank"]]
+        row[0].set_yticks(range(len(board)), [f"{rank}{name}" for rank, name in zip(ranks, names, strict=True)])
+        row[0].set_ylim(len(board) - 0.5, -0.5)
+        row[0].set_title(label, fontsize=10, loc="left")
+    marks = [("best, or tied with it", COLORS[0], COLORS[0], "o"), ("separated from the best", COLORS[1], "white", "o")]
+    marks += [("control", QUIET, "white", "D")]
+    handles = [
+        Line2D([], [], ls="", marker=marker, color=color, mfc=fill, label=text) for text, color, fill, marker in marks
+    ]
+    handles.append(Line2D([], [], color="black", ls="--", lw=1, label="a perfect candidate's MIRA"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return figure

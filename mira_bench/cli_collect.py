@@ -1,0 +1,133 @@
+r"""The verb `collect`: any number of runs in, one table, one leaderboard and one figure out."""
+
+__all__ = ["main"]
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from .collect import Comparable, collect_jobs, collect_runs, compare, tidy
+from .errors import UsageError
+from .jobs import Job
+from .leaderboard import CONFIDENCE, display, leaderboard
+from .ranking import RANKINGS
+from .report.figures import leaderboard_figure, save
+from .report.tables import latex, markdown
+
+LISTED = 20  # jobs that are printed; jobs.csv has them all
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mira-bench collect",
+        description="Merges runs, of one sweep or of several machines, into table.csv, leaderboard.csv and a figure.",
+    )
+    parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of sweeps or runs")
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="default: the folder, if it is one; or results/collected"
+    )
+    parser.add_argument("--by", nargs="+", default=[], metavar="KEY", help="one leaderboard per value of these keys")
+    parser.add_argument("--rank-by", choices=RANKINGS, help="default: as in the runs")
+    return parser
+
+
+def _note(group: Comparable, rank_by: str) -> str:
+    r"""What a reader of a leaderboard must know."""
+    seeds = sorted({run.seed for run in group.runs})
+    config = group.runs[0].config
+    sizes = [f"{config[key]} {key}" for key in ("fiducials", "samples") if config.get(key) is not None]
+    rule = "the distance of MIRA from its expectation" if rank_by == "mira" else "tiers, then by energy score"
+    if len(seeds) == 1:
+        errors = (
+            f"One seed ({seeds[0]}): intervals are over fiducials only, and say nothing about the spread over seeds"
+        )
+    else:
+        errors = (
+            f"{len(seeds)} seeds: mean over seeds with its {CONFIDENCE:.0%} interval, standard error "
+            "sqrt(max(spread over seeds², mean squared error over fiducials) / seeds)"
+        )
+    return f"{', '.join([*sizes, f'seeds {_ranges(seeds)}'])}. {errors}. Ranked by {rule}; ties are paired by fiducial."
+
+
+def _ranges(seeds: Sequence[int]) -> str:
+    if len(seeds) > 2 and seeds[-1] - seeds[0] == len(seeds) - 1:
+        return f"{seeds[0]} to {seeds[-1]}"
+    return ", ".join(map(str, seeds))
+
+
+def _say_jobs(jobs: Sequence[Job]) -> bool:
+    r"""Prints which jobs are not done; returns whether all are."""
+    open_jobs = [job for job in jobs if job.status != "done"]
+    if jobs:
+        counts = {status: sum(job.status == status for job in jobs) for status in dict.fromkeys(j.status for j in jobs)}
+        print(f"{len(jobs)} jobs: {', '.join(f'{n} {status}' for status, n in counts.items())}")
+    for job in open_jobs[:LISTED]:
+        print(f"  {job.status}: {job.name}{': ' * bool(job.reason)}{job.reason}", file=sys.stderr)
+    if len(open_jobs) > LISTED:
+        print(f"  and {len(open_jobs) - LISTED} more, in jobs.csv", file=sys.stderr)
+    return not open_jobs
+
+
+def main(arguments: Sequence[str]) -> int:
+    r"""Runs the verb and returns its exit code: 1 if jobs are missing or failed."""
+
+    asked = _parser().parse_intermixed_args(arguments)
+    runs, notes = collect_runs(asked.folders)
+    jobs = collect_jobs(asked.folders)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    complete = _say_jobs(jobs)
+    if not runs:
+        raise UsageError(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
+    out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results", "collected"))
+    groups = compare(runs, asked.by)
+    boards = []
+    for group in groups:
+        rules = {str(run.config.get("rank_by", "tiers")) for run in group.runs}
+        rank_by = asked.rank_by or (rules.pop() if len(rules) == 1 else "tiers")
+        boards.append((group, leaderboard(group, rank_by), _note(group, rank_by)))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        _write(out, boards, tidy(groups), jobs)
+    except OSError as error:
+        raise UsageError(f"the folder {out} cannot be written: {error}") from error
+    _show(boards)
+    print(f"{len(runs)} runs. Table, leaderboard and figure: {out}")
+    return 0 if complete else 1
+
+
+def _write(
+    out: Path, boards: Sequence[tuple[Comparable, pd.DataFrame, str]], table: pd.DataFrame, jobs: Sequence[Job]
+) -> None:
+    table.to_csv(out / "table.csv", index=False)
+    table.to_parquet(out / "table.parquet", index=False)
+    whole = pd.concat([board for _, board, _ in boards], ignore_index=True)
+    whole.to_csv(out / "leaderboard.csv", index=False)
+    pages = [f"# {group.label}\n\n{markdown(display(board))}\n{note}\n" for group, board, note in boards]
+    (out / "leaderboard.md").write_text("\n".join(pages), encoding="utf-8")
+    parts = [f"% {group.label}\n{latex(display(board))}" for group, board, _ in boards]
+    (out / "leaderboard.tex").write_text("\n".join(parts), encoding="utf-8")
+    save(leaderboard_figure([(group.label, board) for group, board, _ in boards]), out / "leaderboard")
+    if jobs:
+        rows = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
+        pd.DataFrame(rows).drop(columns=["fingerprint", "pid"]).to_csv(out / "jobs.csv", index=False)
+
+
+def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    screen = Console()
+    screen = screen if screen.is_terminal else Console(width=160)
+    for group, board, note in boards:
+        shown = display(board)
+        table = Table(title=group.label, caption=note, box=box.SIMPLE_HEAD)
+        for title in shown.columns:
+            table.add_column(title, no_wrap=title in ("MIRA", "energy"))
+        for row in shown.itertuples(index=False):
+            table.add_row(*map(str, row))
+        screen.print(table)

@@ -1,0 +1,301 @@
+r"""Reading many runs at once: which folders hold one, which are the same, and which can be compared.
+
+Runs are *comparable*, and share a leaderboard, if all is equal but their candidates and their seed: the task and its
+settings, the numbers of fiducials, samples and regions, the scale, the metrics' settings, the version of this package.
+A candidate on a leaderboard is a name with its settings, so the same name trained with two budgets is two of them.
+"""
+
+__all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "compare", "tidy"]
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from .errors import UsageError
+from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, read_job
+
+log = logging.getLogger("mira_bench")
+
+# What must be equal for a comparison: of a run, and of samples in files.
+COMPARED = ("fiducials", "samples", "regions", "normalize", "views", "metric")
+COMPARED_FILES = ("truths", "x", "names", "layout", "fiducial", "bounds", "thin")
+# What neither makes runs incomparable nor belongs to a candidate.
+NEUTRAL = ("task", "seed", "candidates", "metrics", "rank_by", "controls", "device", "study", "paper")
+
+
+def flatten(node: Any, prefix: str = "") -> dict[str, Any]:
+    r"""Returns the leaves of nested mappings by their dotted keys."""
+
+    if isinstance(node, Mapping) and node:
+        parts = [flatten(value, f"{prefix}.{key}" if prefix else str(key)) for key, value in node.items()]
+        return {key: value for part in parts for key, value in part.items()}
+    return {prefix: node}
+
+
+def _varying(parts: Iterable[Mapping[str, Any]]) -> list[str]:
+    r"""Returns the keys on which flat mappings differ, in their order."""
+    seen: dict[str, set[str]] = {}
+    count = 0
+    for part in parts:
+        count += 1
+        for key, value in part.items():
+            seen.setdefault(key, set()).add(json.dumps(value, sort_keys=True, default=str))
+    present = {key: sum(key in part for part in parts) for key in seen}
+    return [key for key, values in seen.items() if len(values) > 1 or present[key] < count]
+
+
+def _words(settings: Mapping[str, Any]) -> str:
+    def one(value: Any) -> str:
+        return "[" + ",".join(map(str, value)) + "]" if isinstance(value, list) else str(value)
+
+    return ", ".join(f"{key}={one(value)}" for key, value in settings.items())
+
+
+@dataclass(frozen=True)
+class Collected:
+    r"""A run that was found on disk.
+
+    Arguments:
+        folder: Where it is.
+        config: Its config, resolved.
+        facts: Its `provenance.json`.
+        summary: Its `summary.csv`.
+        ranking: Its `ranking.csv`.
+        job: Its `job.json`, if it belongs to a sweep.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    facts: dict[str, Any]
+    summary: pd.DataFrame
+    ranking: pd.DataFrame
+    job: Job | None = None
+
+    @property
+    def task(self) -> str:
+        return str(self.facts["task"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.facts["seed"])
+
+    @property
+    def version(self) -> str:
+        return str(self.facts["versions"]["mira_bench"])
+
+    @cached_property
+    def identity(self) -> str:
+        r"""What determines the result: two folders with the same one are the same run."""
+        kept = {key: value for key, value in self.config.items() if key not in EXECUTION}
+        return json.dumps([self.task, self.seed, self.version, kept], sort_keys=True, default=str)
+
+    @cached_property
+    def compared(self) -> dict[str, Any]:
+        r"""What must be equal for a comparison, flat."""
+        config = self.config
+        kept = {key: config[key] for key in (*COMPARED, *COMPARED_FILES) if key in config}
+        task = config.get("task") or {}
+        kept["task"] = task["model"] if "model" in task else {k: v for k, v in task.items() if k != "candidates"}
+        if "pooled" in flatten({key: config.get(key) for key in ("normalize", "metric")}).values():
+            kept["candidates"] = config.get("candidates")  # their samples make the common scale
+        return flatten(kept | {"version": self.version})
+
+    @cached_property
+    def extra(self) -> dict[str, Any]:
+        r"""Root keys that this module does not know, such as a budget: they belong to the candidates."""
+        known = (*COMPARED, *COMPARED_FILES, *NEUTRAL, *EXECUTION)
+        return flatten({key: value for key, value in self.config.items() if key not in known})
+
+    def settings(self, candidate: str) -> dict[str, Any]:
+        r"""Returns the settings of a candidate, flat."""
+        nodes = (self.config.get("task") or {}).get("candidates") or self.config.get("candidates")
+        node = nodes.get(candidate) if isinstance(nodes, Mapping) else None
+        own = flatten(node, "file" if isinstance(node, str) else "") if node else {}
+        # A root key that a candidate's config takes up acts through it; otherwise all candidates may depend on it.
+        everyone = nodes.values() if isinstance(nodes, Mapping) else ()
+        taken = {key.split(".")[-1] for one in everyone for key in flatten(one)}
+        return own | {key: value for key, value in self.extra.items() if key.split(".")[-1] not in taken}
+
+    def per_fiducial(self, candidate: str, metric: str) -> pd.Series:
+        r"""Returns the score of each fiducial; empty if the metric has none."""
+        s = self._scores
+        rows = s[(s["candidate"] == candidate) & (s["metric"] == metric) & (s["view"] == "all")]
+        return rows.set_index("fiducial")["value"].sort_index()
+
+    @cached_property
+    def _scores(self) -> pd.DataFrame:
+        try:
+            scores = pd.read_parquet(self.folder / "scores.parquet")
+        except OSError:
+            scores = pd.DataFrame(columns=["candidate", "metric", "view", "fiducial", "value"])
+        return scores[scores["metric"].isin(["mira", "energy"])]
+
+
+def _read(folder: Path) -> Collected | str:
+    r"""Reads a run, or says why it cannot be read."""
+    from omegaconf import OmegaConf
+
+    try:
+        config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
+        facts = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
+        summary, ranking = pd.read_csv(folder / "summary.csv"), pd.read_csv(folder / "ranking.csv")
+        run = Collected(folder, config, facts, summary, ranking, read_job(folder))
+        _ = run.task, run.seed, run.version
+    except FileNotFoundError as error:
+        return f"{error.filename} is missing"
+    except Exception as error:  # a damaged file must not hide the good ones
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return run
+
+
+def collect_runs(folders: Sequence[Path]) -> tuple[list[Collected], list[str]]:
+    r"""Finds all runs below folders; returns each run once, and sentences about what was left out."""
+
+    runs: dict[str, Collected] = {}
+    notes: list[str] = []
+    twice = 0
+    for root in folders:
+        if not root.is_dir():
+            raise UsageError(f"there is no folder {root}")
+        for path in sorted(root.rglob("summary.csv")):
+            run = _read(path.parent)
+            if isinstance(run, str):
+                notes.append(f"{path.parent} is left out: {run}")
+            elif run.identity in runs:
+                twice += runs[run.identity].folder.resolve() != run.folder.resolve()
+            else:
+                runs[run.identity] = run
+    if twice:
+        notes.append(f"{twice} folder(s) hold a run that another one holds too; each run counts once")
+    commits = {str((run.facts.get("git") or {}).get("commit", ""))[:10] for run in runs.values()} - {""}
+    if len(commits) > 1:
+        notes.append(f"the runs were made by different commits of the code: {', '.join(sorted(commits))}")
+    return list(runs.values()), notes
+
+
+RANK = ("done", "running", "failed", "interrupted", "missing")
+
+
+def collect_jobs(folders: Sequence[Path]) -> list[Job]:
+    r"""Returns all jobs that the sweeps below folders expect or have, each once, at its best."""
+
+    found: list[Job] = []
+    for root in folders:
+        for path in sorted(root.rglob(SWEEP)):
+            for name, overrides in expected_jobs(path.parent).items():
+                found.append(read_job(path.parent / name) or Job(name, overrides))
+        for path in sorted(root.rglob(JOB)):
+            job = read_job(path.parent)
+            if job is not None:
+                found.append(job)
+    best: dict[tuple[str, ...], Job] = {}
+    for job in found:
+        key = tuple(sorted(o for o in job.overrides if o.split("=")[0].split(".")[0] not in EXECUTION))
+        if key not in best or RANK.index(job.status) < RANK.index(best[key].status):
+            best[key] = job
+    return list(best.values())
+
+
+@dataclass(frozen=True)
+class Comparable:
+    r"""Runs that share a leaderboard.
+
+    Arguments:
+        label: The task, and what tells this group from others of the same task.
+        runs: The runs.
+    """
+
+    label: str
+    runs: list[Collected]
+
+    @property
+    def task(self) -> str:
+        return self.runs[0].task
+
+    def entries(self) -> dict[tuple[str, str], list[Collected]]:
+        r"""Returns the runs of each candidate and its settings that vary, e.g. `("npe", "budget=1000")`."""
+        whose: dict[str, list[tuple[Collected, dict[str, Any]]]] = {}
+        for run in self.runs:
+            for name in run.ranking["candidate"]:
+                whose.setdefault(str(name), []).append((run, run.settings(str(name))))
+        entries: dict[tuple[str, str], list[Collected]] = {}
+        for name, found in whose.items():
+            keys = _varying([settings for _, settings in found])
+            if any(run.ranking.set_index("candidate").loc[name, "role"] != "candidate" for run, _ in found):
+                keys = []  # controls depend on the task alone
+            for run, settings in found:
+                label = _words({key: settings[key] for key in keys if key in settings})
+                entries.setdefault((name, label), []).append(run)
+        return entries
+
+
+def _select(config: Mapping[str, Any], key: str) -> Any:
+    node: Any = config
+    for part in key.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
+
+
+def _plain(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
+
+
+def compare(runs: Sequence[Collected], by: Sequence[str] = ()) -> list[Comparable]:
+    r"""Sorts runs into groups that can be compared.
+
+    Arguments:
+        runs: The runs.
+        by: Further keys of the config that separate leaderboards, e.g. `budget`.
+    """
+
+    for key in by:
+        if all(_select(run.config, key) is None for run in runs):
+            raise UsageError(f"--by {key}: no run has such a key in its config")
+    groups: dict[str, tuple[dict[str, Any], list[Collected]]] = {}
+    for run in runs:
+        compared = run.compared | {key: _select(run.config, key) for key in by}
+        text = json.dumps([run.task, compared], sort_keys=True, default=str)
+        groups.setdefault(text, (compared, []))[1].append(run)
+    tasks: dict[str, list[tuple[dict[str, Any], list[Collected]]]] = {}
+    for compared, members in groups.values():
+        tasks.setdefault(members[0].task, []).append((compared, members))
+    found = []
+    for task, siblings in tasks.items():
+        keys = _varying([compared for compared, _ in siblings])
+        # The settings of metrics follow root keys such as `regions`: those are named alone if they tell enough.
+        plain = [key for key in keys if not key.startswith("metric.")]
+        keys = plain if len({_words({k: c.get(k) for k in plain}) for c, _ in siblings}) == len(siblings) else keys
+        for compared, members in siblings:
+            told = _words({key: compared.get(key) for key in keys})
+            found.append(Comparable(f"{task} ({told})" if told else task, members))
+    return found
+
+
+def tidy(groups: Sequence[Comparable]) -> pd.DataFrame:
+    r"""Returns one row per run, candidate, metric and view, with all swept keys as columns."""
+
+    runs = [run for group in groups for run in group.runs]
+    swept = {o.split("=")[0].lstrip("+~") for run in runs if run.job for o in run.job.overrides}
+    swept |= set(_varying([run.extra for run in runs]))
+    kept = ("fiducials", "samples", "seed", "task", "candidates", "metrics", "views", *EXECUTION)
+    swept = {key for key in swept if key not in kept and key.split(".")[0] not in EXECUTION}
+    parts = []
+    for group in groups:
+        labels = {(name, id(run)): label for (name, label), members in group.entries().items() for run in members}
+        for run in group.runs:
+            front = {"leaderboard": group.label, "task": run.task, "seed": run.seed}
+            front |= {key: run.config.get(key) for key in ("fiducials", "samples")}
+            front |= {key: _plain(_select(run.config, key)) for key in sorted(swept)}
+            settings = [labels[str(name), id(run)] for name in run.summary["candidate"]]
+            part = run.summary.drop(columns="task").assign(settings=settings)
+            for i, (key, value) in enumerate(front.items()):
+                part.insert(i, key, value)
+            host = run.job.host if run.job else None
+            parts.append(part.assign(host=host, seconds=run.facts.get("seconds"), folder=run.folder.as_posix()))
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,110 @@
+r"""Where units of work run: in this process, in others on this machine, or on a Dask cluster.
+
+Units are independent and know their own random streams, so the engine changes the time of a run and nothing else.
+"""
+
+__all__ = ["Engine"]
+
+import importlib.util
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from joblib import Parallel, delayed
+from joblib.externals.loky.process_executor import BrokenProcessPool
+
+from .errors import UsageError
+
+AHEAD = 2  # units per core that are handed out before their turn
+
+
+@dataclass(frozen=True)
+class Engine:
+    r"""Something that runs units of work.
+
+    Arguments:
+        workers: The number of processes; a cluster at an address has its own.
+        backend: `"loky"` or another backend of joblib for processes on this machine; `"dask"` for a Dask cluster.
+        address: The address of the Dask scheduler, e.g. `tcp://10.0.0.1:8786`; without one, a cluster of `workers`
+            processes is started on this machine.
+    """
+
+    workers: int = 1
+    backend: str = "loky"
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.address is not None and self.backend != "dask":
+            raise UsageError(f"parallel.address={self.address} needs parallel.backend=dask, not {self.backend}")
+        if self.backend == "dask" and importlib.util.find_spec("distributed") is None:
+            raise UsageError("parallel.backend=dask needs the extra 'cluster': pip install 'mira_bench[cluster]'")
+
+    @property
+    def remote(self) -> bool:
+        r"""Whether units may run in a process with another working directory."""
+        return self.backend == "dask"
+
+    def map(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        r"""Yields results as they come, in any order; calls are read only when their turn is near.
+
+        Raises:
+            BrokenProcessPool: If a worker process died of a unit.
+        """
+
+        if self.backend == "dask":
+            yield from self._dask(function, calls)
+        elif self.workers == 1:
+            for call in calls:
+                yield function(*call)
+        else:
+            try:
+                pool = Parallel(
+                    n_jobs=self.workers, backend=self.backend, return_as="generator_unordered",
+                    pre_dispatch=f"{AHEAD}*n_jobs", batch_size=1,
+                )  # fmt: skip
+            except ValueError as error:
+                raise UsageError(f"backend={self.backend!r} cannot be used: {error}") from error
+            yield from pool(delayed(function)(*call) for call in calls)
+
+    def _dask(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
+        # joblib's own Dask backend waits forever for a unit that killed its workers, so the futures are ours. Dask
+        # gives the units of a lost worker to another one, and gives up on a unit that lost several.
+        from distributed import KilledWorker, as_completed
+
+        waiting = iter(calls)
+        with self._client() as client:
+            cores = max(1, sum(client.ncores().values()))
+            first = [client.submit(function, *call, pure=False) for call in islice(waiting, AHEAD * cores)]
+            pending = as_completed(first, loop=client.loop)
+            del first  # a future that nobody holds frees its result
+            for future in pending:
+                try:
+                    yield future.result()
+                except KilledWorker as error:
+                    raise BrokenProcessPool(str(error)) from error
+                for call in islice(waiting, 1):
+                    pending.add(client.submit(function, *call, pure=False))
+
+    @contextmanager
+    def _client(self) -> Iterator[Any]:
+        from distributed import Client, LocalCluster
+
+        if self.address is None:
+            with (
+                LocalCluster(
+                    n_workers=self.workers, threads_per_worker=1, processes=True, dashboard_address=None
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                yield client
+            return
+        try:
+            client = Client(self.address, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise UsageError(f"there is no Dask scheduler at parallel.address={self.address}: {error}") from error
+        with client:
+            if not client.ncores():
+                raise UsageError(f"the Dask scheduler at {self.address} has no workers yet: start some first")
+            yield client

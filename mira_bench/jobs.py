@@ -1,0 +1,130 @@
+r"""The jobs of a sweep on disk: what each one is, how far it is, how it ended.
+
+Each job writes `job.json` into its own folder, and the sweep writes `sweep.json` with all jobs that are expected. So a
+sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
+"""
+
+__all__ = ["EXECUTION", "Job", "expected_jobs", "fingerprint", "read_job", "write_json"]
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ._version import __version__
+from .errors import UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+JOB, SWEEP = "job.json", "sweep.json"
+
+# How a run is carried out: these keys do not change its result.
+EXECUTION = ("workers", "parallel", "out", "store", "keep_samples", "progress", "dry", "sweep", "hydra")
+
+
+@dataclass(frozen=True)
+class Job:
+    r"""A job of a sweep.
+
+    Arguments:
+        name: The name of its folder in the sweep.
+        overrides: The settings that make it, as on the command line.
+        task: The name of the task.
+        fingerprint: The hash of its config, without the keys that do not change the result.
+        status: `"missing"`, `"running"`, `"interrupted"`, `"done"` or `"failed"`.
+        progress: The part that is done, between 0 and 1.
+        seconds: The time that it took.
+        host: The machine.
+        pid: The process on it.
+        code: The exit code.
+        reason: Why it failed, if it did.
+    """
+
+    name: str
+    overrides: list[str] = field(default_factory=list)
+    task: str = ""
+    fingerprint: str = ""
+    status: str = "missing"
+    progress: float = 0.0
+    seconds: float = 0.0
+    host: str = ""
+    pid: int = 0
+    code: int | None = None
+    reason: str = ""
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("done", "failed", "interrupted")
+
+    def save(self, folder: Path) -> None:
+        r"""Writes `job.json` into the job's folder."""
+        write_json(folder / JOB, asdict(self))
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    r"""Writes a file that appears complete or not at all."""
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise UsageError(f"{path} cannot be written: {error}") from error
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it is somebody else's
+    return True
+
+
+def read_job(folder: Path) -> Job | None:
+    r"""Reads the `job.json` of a folder; none if there is none that can be read.
+
+    A job that says it is running, but whose process on this machine is gone, was interrupted.
+    """
+
+    try:
+        facts = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        known = {f.name for f in fields(Job)}
+        job = Job(**{key: value for key, value in facts.items() if key in known})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    if job.status == "running" and job.host == socket.gethostname() and not _alive(job.pid):
+        return replace(job, status="interrupted")
+    return job
+
+
+def expected_jobs(folder: Path) -> dict[str, list[str]]:
+    r"""Returns the overrides of all jobs that a sweep's folder should hold, by name."""
+
+    try:
+        jobs = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["jobs"]
+        return {str(name): list(overrides) for name, overrides in jobs.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def fingerprint(cfg: "DictConfig") -> str:
+    r"""Returns the hash of all in a config that changes its result, and of the version of this package."""
+
+    from omegaconf import OmegaConf
+
+    plain: Any = OmegaConf.to_container(cfg, resolve=False)  # what is interpolated is in the config as well
+    kept = {key: value for key, value in plain.items() if key not in EXECUTION}
+    text = json.dumps([__version__, kept], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,238 @@
+r"""A leaderboard over seeds: means with confidence intervals, ranks, and who is tied with the best.
+
+A seed is a repetition of everything: other fiducials, and another training. Let a score have the values $m_s$ with the
+standard errors $w_s$ over fiducials, for $k$ seeds. Its mean $\bar m$ has the standard error
+
+.. math:: \sigma^2 = \frac{1}{k} \max(b^2, \overline{w^2}), \quad b^2 = \frac{1}{k - 1} \sum_s (m_s - \bar m)^2 .
+
+The spread $b^2$ over seeds holds the errors over fiducials already, and what training adds. Where it is smaller than
+they are, that is chance, and they stand. The interval is Student's, with $k - 1$ degrees of freedom if the spread
+counts, else with those of all fiducials: a 95 % interval of three or more seeds covers 93-97 %, of two 87-97 %. With
+one seed it is $w \, t_{L - 1}$: such a leaderboard knows nothing about the spread over seeds, and says so.
+
+Candidates are compared with the best one fiducial by fiducial, on the seeds that both have: the differences have means
+and errors per seed, which are combined by the same formula. Order, tiers and the words are those of
+`mira_bench.ranking`. The calibration p-values of the seeds are combined by Fisher's method.
+"""
+
+__all__ = ["COLUMNS", "display", "interval", "leaderboard", "pooled"]
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from .collect import Collected, Comparable
+from .metrics.calibration import LEVEL
+from .ranking import order_key, tie_words
+from .statistics import mean_stderr, paired_pvalue
+from .streams import generator
+
+CONFIDENCE = 0.95
+
+COLUMNS = [
+    "leaderboard", "task", "rank", "candidate", "settings", "role", "tier", "tied", "tied_p", "seeds", "failed",
+    "mira", "mira_stderr", "mira_low", "mira_high", "mira_expected", "energy", "energy_stderr", "energy_low",
+    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict",
+]  # fmt: skip
+
+
+def pooled(means: Sequence[float], errors: Sequence[float], fiducials: int) -> tuple[float, float, float]:
+    r"""Returns the mean over seeds, its standard error, and the degrees of freedom of the error.
+
+    Arguments:
+        means: The score of each seed.
+        errors: Its standard error over fiducials, for each seed.
+        fiducials: The number of fiducials of a seed.
+    """
+
+    m, w = np.asarray(means, np.float64), np.asarray(errors, np.float64)
+    count = len(m)
+    if count == 0:
+        return math.nan, math.nan, math.nan
+    within = float(np.mean(w**2))
+    between = float(m.var(ddof=1)) if count > 1 else 0.0
+    dof = count - 1 if between > within else count * (fiducials - 1)
+    return float(m.mean()), math.sqrt(max(between, within) / count), float(dof)
+
+
+def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) -> tuple[float, float]:
+    r"""Returns Student's confidence interval."""
+
+    half = stderr * float(stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
+    return mean - half, mean + half
+
+
+def _differences(mine: Collected, best: Collected, names: tuple[str, str], metric: str) -> np.ndarray:
+    r"""The differences of two candidates on the fiducials that both runs have."""
+    a, b = mine.per_fiducial(names[0], metric), best.per_fiducial(names[1], metric)
+    both = a.index.intersection(b.index)
+    return np.asarray(a[both], np.float64) - np.asarray(b[both], np.float64)
+
+
+class _Entry:
+    r"""A candidate with its settings, over the seeds that it has."""
+
+    def __init__(self, name: str, settings: str, runs: Sequence[Collected]) -> None:
+        self.name, self.settings = name, settings
+        self.runs: dict[int, Collected] = {}
+        rows: dict[int, Any] = {}
+        failures = 0
+        for run in runs:
+            row = run.ranking.set_index("candidate").loc[name]
+            if run.seed in self.runs:
+                continue  # the same candidate on the same fiducials, in a run with other candidates
+            if row["verdict"] == "failed":
+                failures += 1
+                continue
+            self.runs[run.seed], rows[run.seed] = run, row
+        self.role = str(runs[0].ranking.set_index("candidate").loc[name, "role"])
+        self.failures = failures
+        self.table = pd.DataFrame(list(rows.values()))
+        self.fiducials = next((len(run.per_fiducial(name, "energy")) for run in self.runs.values()), 0)
+        self.fiducials = self.fiducials or next((len(r.per_fiducial(name, "mira")) for r in self.runs.values()), 0)
+
+    def score(self, metric: str) -> tuple[float, float, float]:
+        if self.table.empty or metric not in self.table:
+            return math.nan, math.nan, math.nan
+        known = self.table[[metric, f"{metric}_stderr"]].astype(float).dropna()
+        return pooled(known[metric].tolist(), known[f"{metric}_stderr"].tolist(), self.fiducials)
+
+    @property
+    def expected(self) -> float:
+        def one(run: Collected) -> float:
+            s = run.summary
+            rows = s[(s["candidate"] == self.name) & (s["metric"] == "mira") & (s["view"] == "all")]
+            return float(rows["expected"].iloc[0]) if len(rows) else math.nan
+
+        return float(np.mean([one(run) for run in self.runs.values()])) if self.runs else math.nan
+
+    @property
+    def calibration_p(self) -> float:
+        known = [] if self.table.empty else self.table["calibration_p"].dropna().astype(float).tolist()
+        if len(known) < 2:
+            return known[0] if known else math.nan
+        return float(stats.combine_pvalues(known, method="fisher").pvalue)
+
+    @property
+    def tier(self) -> str:
+        if not self.runs:
+            return "C"
+        if len(self.runs) == 1:
+            return str(self.table["tier"].iloc[0])
+        skill, stderr, _ = self.score("skill")
+        if math.isnan(skill):
+            return "-"
+        if skill <= 2 * stderr:
+            return "C"
+        p = self.calibration_p
+        return "-" if math.isnan(p) else "A" if p >= LEVEL else "B"
+
+    @property
+    def verdict(self) -> str:
+        if not self.runs:
+            return "failed"
+        counts = Counter(map(str, self.table["verdict"]))
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{word} {n}/{len(self.runs)}" for word, n in counts.most_common())
+
+    def key(self, rank_by: str) -> tuple[Any, ...]:
+        energy, mira = self.score("energy")[0], self.score("mira")[0]
+        distance = abs(mira - self.expected)
+        energy, distance = (math.inf if math.isnan(value) else value for value in (energy, distance))
+        return order_key(self.tier, energy, distance, not self.runs, rank_by)
+
+    def against(self, best: "_Entry", metric: str) -> float:
+        r"""Returns the p-value of the paired comparison with the best entry; NaN if nothing is shared."""
+        means: list[float] = []
+        errors: list[float] = []
+        last = np.empty(0)
+        for seed in sorted(self.runs.keys() & best.runs.keys()):
+            d = _differences(self.runs[seed], best.runs[seed], (self.name, best.name), metric)
+            if len(d) > 1:
+                mean, stderr = mean_stderr(d)
+                means, errors, last = [*means, mean], [*errors, stderr], d
+        if not means:
+            return math.nan
+        if len(means) == 1:
+            return paired_pvalue(last, generator(min(self.runs), "sign flips"))
+        mean, stderr, dof = pooled(means, errors, len(last))
+        if stderr == 0:
+            return 1.0 if mean == 0 else 0.0
+        return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+
+
+def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
+    r"""Returns the leaderboard of comparable runs, best candidate first, controls last.
+
+    Arguments:
+        group: The runs.
+        rank_by: `"tiers"` or `"mira"`, as in `mira_bench.ranking`.
+    """
+
+    seeds = len({run.seed for run in group.runs})
+    everyone = [_Entry(name, settings, runs) for (name, settings), runs in group.entries().items()]
+    ordered = sorted((e for e in everyone if e.role == "candidate"), key=lambda e: e.key(rank_by))
+    ties: list[tuple[str, float]] = []
+    if ordered:
+        best, metric = ordered[0], "mira" if rank_by == "mira" else "energy"
+        pvalues = np.array([math.nan, *(e.against(best, metric) for e in ordered[1:])])
+        same = [rank_by == "mira" or e.tier == best.tier for e in ordered]
+        compared = best.fiducials * max(1, len(best.runs))
+        ties = tie_words(pvalues, same, compared) if compared else [("-", math.nan)] * len(ordered)
+    rows = []
+    for i, entry in enumerate([*ordered, *(e for e in everyone if e.role != "candidate")]):
+        ranked = i < len(ordered)
+        row: dict[str, Any] = {"leaderboard": group.label, "task": group.task, "candidate": entry.name}
+        row |= {"settings": entry.settings, "role": entry.role, "verdict": entry.verdict}
+        row |= {"seeds": f"{len(entry.runs)}/{seeds}", "failed": entry.failures, "mira_expected": entry.expected}
+        row |= {"calibration_p": entry.calibration_p, "tier": entry.tier if ranked else "-"}
+        if ranked:
+            row |= {"tied": ties[i][0] if entry.runs else "-", "tied_p": ties[i][1]}
+            row |= {"rank": i + 1 if entry.runs else None}
+        else:
+            row["tied"] = "-"
+        for score in ("mira", "energy", "skill"):
+            mean, stderr, dof = entry.score(score)
+            row |= {score: mean, f"{score}_stderr": stderr}
+            if score != "skill":
+                row[f"{score}_low"], row[f"{score}_high"] = interval(mean, stderr, dof)
+        rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
+
+
+def display(table: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns a leaderboard as people read it: numbers with their intervals, as text."""
+
+    def number(value: float, form: str = ".4f") -> str:
+        return "-" if pd.isna(value) else format(float(value), form)
+
+    def spread(mean: float, low: float, high: float) -> str:
+        if pd.isna(mean):
+            return "-"
+        return number(mean) if pd.isna(low) else f"{number(mean)} [{number(low)}, {number(high)}]"
+
+    def rank(row: Any) -> str:
+        return str(row.role) if row.role != "candidate" else "-" if pd.isna(row.rank) else str(int(row.rank))
+
+    rows = list(table.itertuples(index=False))
+    shown = {
+        "": [rank(r) for r in rows],
+        "candidate": [str(r.candidate) for r in rows],
+        "settings": [str(r.settings) for r in rows],
+        "seeds": [f"{r.seeds} ({r.failed} failed)" if r.failed else str(r.seeds) for r in rows],
+        "MIRA": [spread(r.mira, r.mira_low, r.mira_high) for r in rows],
+        "tier": [str(r.tier) for r in rows],
+        "energy": [spread(r.energy, r.energy_low, r.energy_high) for r in rows],
+        "skill": [number(r.skill, ".3f") for r in rows],
+        "tied with best": [str(r.tied) for r in rows],
+        "verdict": [str(r.verdict) for r in rows],
+    }
+    if not any(shown["settings"]):
+        del shown["settings"]
+    return pd.DataFrame(shown)

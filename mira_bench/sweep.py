@@ -1,0 +1,221 @@
+r"""Sweeps: Hydra's multirun, with folders that are named by their settings, skipped when done, and watched.
+
+The same command always means the same folder, so an interrupted sweep goes on with the command that started it. Jobs
+are launched by whatever `hydra/launcher=` says; all that is known about them comes from their `job.json`.
+"""
+
+__all__ = ["ENGINES", "Sweeper", "is_sweep", "perform", "prepare"]
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import shlex
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
+from omegaconf.errors import OmegaConfBaseException
+
+from .errors import UsageError
+from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, fingerprint, read_job, write_json
+from .overview import Overview
+from .progress import watched
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+Plugins.instance()  # its first use executes the module of BasicSweeper again, and would leave us with an old class
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: E402
+
+OK, FAILED, USAGE = 0, 1, 2
+ROOT = Path("results", "sweeps")
+NAME = "hydra_plugins.mira_bench.Sweeper"  # Hydra takes plugins from no other package
+LONGEST = 100  # characters of a folder's name
+ENGINES = {
+    "slurm": "submitit", "local": "submitit", "submitit_slurm": "submitit", "submitit_local": "submitit",
+    "joblib": "joblib",
+}  # fmt: skip
+
+
+def is_sweep(arguments: Sequence[str]) -> bool:
+    r"""Whether a command asks for a sweep."""
+    return any(word in ("-m", "--multirun", "hydra.mode=MULTIRUN") for word in arguments)
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _safe(text: str) -> str:
+    r"""Turns settings into the name of a folder: `candidates=[a,b]` into `candidates=a+b`."""
+    return re.sub(r"[^\w.+=-]", "", re.sub(r",\s*", "+", text).replace("/", "-"))
+
+
+def _sweep_name(overrides: Sequence[str]) -> str:
+    r"""Names a sweep by its task and what is swept, and by the hash of all that changes its result."""
+    given = [word for word in overrides if re.split(r"[=.@/]", word.lstrip("+~"), maxsplit=1)[0] not in EXECUTION]
+    parsed = OverridesParser.create().parse_overrides(given)
+    swept = [o.get_key_element() for o in parsed if o.is_sweep_override() and o.key_or_group != "task"]
+    tasks = next((word.partition("=")[2] for word in given if word.startswith("task=")), "gaussian")
+    name = _safe("_".join([tasks, *swept]))[:60]
+    return f"{name}_{_short(json.dumps(sorted(given)))}"
+
+
+def prepare(arguments: Sequence[str], codes: list[int]) -> list[str]:
+    r"""Returns the arguments of a sweep with its folder and our sweeper in them.
+
+    Arguments:
+        arguments: The words of the command.
+        codes: Gets the exit code when the sweep has ended.
+    """
+
+    for word in arguments:
+        key, _, value = word.partition("=")
+        plugin = ENGINES.get(value) if key == "hydra/launcher" else None
+        if plugin and importlib.util.find_spec(f"hydra_plugins.hydra_{plugin}_launcher") is None:
+            raise UsageError(f"{word} needs the extra 'cluster': pip install 'mira_bench[cluster]'")
+        if key == "hydra.sweep.subdir":
+            raise UsageError("hydra.sweep.subdir= cannot be set: the folders of jobs are named by what is swept")
+    words = list(arguments)
+    keys = [word.partition("=")[0] for word in arguments]
+    if "hydra.sweep.dir" not in keys and "sweep" not in keys:
+        overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
+        words.append(f"hydra.sweep.dir='{(ROOT / _sweep_name(overrides)).as_posix()}'")
+    if "hydra/sweeper" not in keys:
+        Sweeper.codes = codes
+        Plugins.instance().class_name_to_class[NAME] = Sweeper
+        words.append(f"hydra.sweeper._target_={NAME}")
+    return words
+
+
+class Sweeper(BasicSweeper):
+    r"""Hydra's grid of jobs without those that are done."""
+
+    codes: ClassVar[list[int]] = []  # gets the exit code: Hydra makes the object, and returns nothing of it
+
+    def sweep(self, arguments: list[str]) -> None:
+        r"""Launches the jobs that are not done, and says how the sweep ended."""
+
+        assert self.config is not None
+        assert self.launcher is not None
+        folder = Path(str(self.config.hydra.sweep.dir))
+        jobs = self._jobs([*self._parse_config(), *arguments])
+        todo = {name: job for name, job in jobs.items() if not _done(folder / name, job)}
+        told = {name: job.overrides for name, job in jobs.items()}
+        facts = {"command": shlex.join(["python", "-m", "mira_bench", *sys.argv[1:]])}
+        write_json(folder / SWEEP, facts | {"jobs": expected_jobs(folder) | told})
+        for name in todo:
+            (folder / name / JOB).unlink(missing_ok=True)  # what it says is of an earlier attempt
+        launched = [[*job.overrides, f"hydra.sweep.subdir='{name}'"] for name, job in todo.items()]
+        step = self.max_batch_size or max(1, len(launched))
+        problem = ""
+        with Overview(folder, list(todo), len(jobs) - len(todo)):
+            for i in range(0, len(launched), step):
+                try:
+                    self.launcher.launch(launched[i : i + step], initial_job_idx=i)
+                except Exception as error:  # a launcher gives up when a job was killed; the others go on without it
+                    problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        self.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
+
+    def _jobs(self, arguments: list[str]) -> dict[str, Job]:
+        assert self.config is not None
+        assert self.hydra_context is not None
+        loader = self.hydra_context.config_loader
+        parsed = OverridesParser.create(config_loader=loader).parse_overrides(arguments)
+        swept = {o.get_key_element() for o in parsed if o.is_sweep_override()}
+        jobs: dict[str, Job] = {}
+        for overrides in self.split_arguments(parsed, None)[0]:
+            # Composing each job here refuses a bad value before any job runs.
+            cfg = loader.load_sweep_config(self.config, list(overrides))
+            name = ",".join(_safe(o) for o in overrides if o.partition("=")[0] in swept) or "job"
+            if name in jobs or len(name) > LONGEST:
+                name = f"{name[: LONGEST - 9]}-{_short(json.dumps(overrides))}"
+            jobs[name] = Job(name, list(overrides), fingerprint=fingerprint(cfg))
+        return jobs
+
+
+def _done(folder: Path, job: Job) -> bool:
+    before = read_job(folder)
+    return before is not None and before.status == "done" and before.fingerprint == job.fingerprint
+
+
+def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> int:
+    r"""Prints how a sweep ended, and returns its exit code."""
+    jobs = [read_job(folder / name) or Job(name) for name in names]
+    bad = [job for job in jobs if job.status != "done"]
+    if problem:
+        print(f"mira_bench: the launcher gave up ({problem}); jobs under way elsewhere go on", file=sys.stderr)
+    for job in bad[:10]:
+        print(f"{job.status}: {job.name}{': ' * bool(job.reason)}{job.reason}", file=sys.stderr)
+    if len(bad) > 10:
+        print(f"and {len(bad) - 10} more", file=sys.stderr)
+    skipped = f", {before} of them before" if before else ""
+    print(f"{len(jobs)} jobs: {len(jobs) - len(bad)} done{skipped}, {len(bad)} not. Folder: {folder}")
+    if bad:
+        print("The same command runs those again that are not done.")
+    print(f"One table of all: python -m mira_bench collect {shlex.quote(str(folder))}")
+    if bad and all(job.code == USAGE for job in jobs):
+        return USAGE
+    return FAILED if bad else OK
+
+
+def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str, overrides: Sequence[str]) -> int:
+    r"""Does a job of a sweep, records it in `job.json`, and keeps what it prints in `output.txt`.
+
+    A job that fails, for whatever reason, is a record and an exit code: the others go on.
+    """
+
+    start = time.monotonic()
+    job = Job(
+        folder.name, list(overrides), task, fingerprint(cfg), "running", host=socket.gethostname(), pid=os.getpid()
+    )
+    job.save(folder)
+    last = start
+
+    def tell(progress: float) -> None:
+        nonlocal last
+        if time.monotonic() - last > 1:
+            last = time.monotonic()
+            replace(job, progress=round(progress, 3), seconds=round(last - start, 1)).save(folder)
+
+    code, reason = FAILED, ""
+    with (
+        (folder / "output.txt").open("w", encoding="utf-8") as output,
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(output),
+        watched(tell),
+    ):
+        try:
+            code = int(work())
+            reason = _failures(folder) if code else ""
+        except (UsageError, OmegaConfBaseException) as error:
+            code, reason = USAGE, " ".join(str(error).split())
+        except Exception as error:
+            traceback.print_exc()
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        except BaseException:
+            replace(job, status="interrupted", seconds=round(time.monotonic() - start, 1)).save(folder)
+            raise
+    status = "done" if code == OK else "failed"
+    seconds = round(time.monotonic() - start, 1)
+    replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason).save(folder)
+    return code
+
+
+def _failures(folder: Path) -> str:
+    r"""Returns the reasons of the candidates that failed in a run that went to its end."""
+    try:
+        failures = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["failures"]
+    except (OSError, ValueError, KeyError):
+        return ""
+    return "; ".join(f"{name}: {reason}" for name, reason in failures.items())

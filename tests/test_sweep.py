@@ -1,0 +1,155 @@
+r"""Sweeps: every combination is a job, the same command goes on, and a failure stops nobody."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+from rich.console import Console
+
+import mira_bench as mb
+from mira_bench.cli import main
+from mira_bench.jobs import Job, read_job
+from mira_bench.overview import Overview
+from mira_bench.sweep import _safe, _sweep_name
+
+ROOT = Path(mb.__file__).parents[1]
+SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["mira_bench"])
+    yield tmp_path
+    GlobalHydra.instance().clear()
+
+
+def sweep(folder):
+    (found,) = (folder / "results" / "sweeps").iterdir()
+    return found
+
+
+def test_jobs_are_named_recorded_and_skipped(elsewhere, capsys):
+    command = ["-m", "task=gaussian", "candidates=[correct],[biased,correct]", "seed=0,1", *SMALL]
+    assert main(command) == 0
+    captured = capsys.readouterr()
+    assert captured.err.count("done ") == 4  # a line per job, and nothing that the jobs print
+    assert "which posterior can be trusted" not in captured.out
+    folder = sweep(elsewhere)
+    names = {f"candidates={c},seed={s}" for c in ("correct", "biased+correct") for s in (0, 1)}
+    assert {p.name for p in folder.iterdir() if p.is_dir()} == names
+    expected = json.loads((folder / "sweep.json").read_text())
+    assert set(expected["jobs"]) == names
+    job = read_job(folder / "candidates=correct,seed=1")
+    assert (job.status, job.code, job.task, job.progress) == ("done", 0, "gaussian", 1.0)
+    assert {"seed=1", "candidates=[correct]"} <= set(job.overrides)
+    assert "which posterior can be trusted" in (folder / job.name / "output.txt").read_text()
+    # The same command with another number of workers is the same sweep.
+    before = {p: p.stat().st_mtime_ns for p in folder.rglob("summary.csv")}
+    (folder / "candidates=correct,seed=0" / "job.json").unlink()
+    assert main([*command, "workers=1", "progress=true"]) == 0
+    assert "3 job(s) are done already" in capsys.readouterr().err
+    changed = [p for p in before if p.stat().st_mtime_ns != before[p]]
+    assert [p.parent.name for p in changed] == ["candidates=correct,seed=0"]
+
+
+def test_a_named_sweep_can_grow(elsewhere, capsys):
+    assert main(["-m", "seed=0", "candidates=[correct]", "sweep=mine", *SMALL]) == 0
+    assert main(["-m", "seed=0,1", "candidates=[correct]", "sweep=mine", *SMALL]) == 0
+    assert "2 jobs: 2 done, 1 of them before" in capsys.readouterr().out
+    assert set(json.loads((elsewhere / "results/sweeps/mine/sweep.json").read_text())["jobs"]) == {"seed=0", "seed=1"}
+
+
+def test_a_failing_job_stops_nobody(elsewhere, capsys):
+    command = ["-m", "candidates=[nobody],[correct]", *SMALL]
+    assert main(command) == 1
+    captured = capsys.readouterr()
+    assert "1 done, 1 not" in captured.out
+    assert "candidate 'nobody' does not exist" in captured.err
+    jobs = {p.parent.name: read_job(p.parent) for p in sweep(elsewhere).rglob("job.json")}
+    assert (jobs["candidates=nobody"].status, jobs["candidates=nobody"].code) == ("failed", 2)
+    assert jobs["candidates=correct"].status == "done"
+    assert main(["-m", "candidates=[nobody],[noone]", *SMALL]) == 2
+    # Hydra refuses what cannot be composed before any job runs.
+    assert main(["-m", "task=gaussian,nope", *SMALL]) == 2
+    assert len(list((elsewhere / "results" / "sweeps").rglob("job.json"))) == 4
+
+
+@pytest.mark.parametrize("launcher", ["joblib", "local"])
+def test_launchers_give_the_same_tables(elsewhere, launcher):
+    base = ["-m", "candidates=[correct],[nobody]", "store=null", *SMALL]
+    assert main([*base, "sweep=here"]) == 1
+    few = ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
+    done = subprocess.run(
+        [sys.executable, "-m", "mira_bench", *base, "sweep=there", f"hydra/launcher={launcher}", *few],
+        env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert "1 done, 1 not" in done.stdout
+    tables = [pd.read_csv(f"results/sweeps/{name}/candidates=correct/summary.csv") for name in ("here", "there")]
+    pd.testing.assert_frame_equal(*tables, check_exact=True)
+
+
+def test_an_interrupted_sweep_goes_on(elsewhere):
+    # Enough fiducials that the second job cannot be done when the first one is seen to be.
+    base = ["-m", "seed=0,1", "candidates=[correct]", *SMALL, "fiducials=4000"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mira_bench", *base], env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    running = None
+    while process.poll() is None and running is None:
+        found = list(elsewhere.rglob("seed=1/job.json"))
+        running = read_job(found[0].parent) if found else None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    folder = sweep(elsewhere)
+    assert read_job(folder / "seed=1").status == "interrupted"
+    assert main(["collect", str(folder)]) == 1
+    assert main(base) == 0
+    assert [read_job(folder / f"seed={s}").status for s in (0, 1)] == ["done", "done"]
+
+
+def test_what_cannot_be(elsewhere, capsys, monkeypatch):
+    assert main(["-m", "seed=0,1", "hydra.sweep.subdir=x", *SMALL]) == 2
+    assert "named by what is swept" in capsys.readouterr().err
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main(["-m", "seed=0,1", "hydra/launcher=slurm", *SMALL]) == 2
+    assert "extra 'cluster'" in capsys.readouterr().err
+
+
+def test_a_dry_sweep_costs_nothing(elsewhere, capsys):
+    assert main(["-m", "seed=0,1", "sweep=x", "dry=true", *SMALL]) == 0
+    assert capsys.readouterr().out.count("whole run") == 2
+    assert not list(elsewhere.rglob("job.json"))
+
+
+def test_names():
+    a = _sweep_name(["task=gaussian,conjugate", "seed=0,1", "workers=4", "hydra/launcher=slurm"])
+    assert a == _sweep_name(["seed=0,1", "task=gaussian,conjugate", "parallel.backend=dask"])
+    assert a.startswith("gaussian+conjugate_seed_")
+    assert a != _sweep_name(["task=gaussian,conjugate", "seed=0,2"])
+    assert _safe("candidates=[a, b]") == "candidates=a+b"
+    assert _safe("task=lensing/small") == "task=lensing-small"
+
+
+def test_the_overview_of_a_terminal(tmp_path):
+    Job("a", status="done", code=0).save(tmp_path / "a")
+    Job("b", status="running", progress=0.4, host="elsewhere").save(tmp_path / "b")
+    Job("c", status="failed", reason="too bad").save(tmp_path / "c")
+    view = Overview(tmp_path, ["a", "b", "c", "d"], skipped=2)
+    view._look()
+    screen = Console(file=io.StringIO(), width=120)
+    screen.print(view.render())
+    text = screen.file.getvalue()
+    for words in ("1 done + 2 before", "1 running", "1 failed", "1 waiting", "40%", "too bad", "left"):
+        assert words in text
