@@ -147,7 +147,7 @@ class Progress:
         return (self._total[name] - self._done[name]) * each / self._workers
 
     def tell(self, name: str, what: str, done: int, total: int | None) -> None:
-        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs; at last, that it is done."""
+        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs; then, that it is done."""
         if what == "done":
             self._done[name] = self._total[name]
         elif self._lines and time.monotonic() - self._said > QUIET:
