@@ -232,12 +232,14 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
 
 
 def status(table: pd.DataFrame, ranking: str) -> str:
-    r"""Returns the status of an item: that of its MIRA scores, and which other columns differ.
+    r"""Returns the status of an item: that of its printed MIRA scores, and which other columns differ.
 
-    It is `differs` if one does or the ranking does, else `open` if one cannot be judged, else `reproduced`.
+    Where no MIRA score is printed, it is that of all columns. It is `differs` if one does or the ranking does, else `open` if one cannot be judged, else `reproduced`.
     """
 
     scores, others = table[table["is_mira"]], table[~table["is_mira"]]
+    if set(scores["verdict"]) <= {OURS}:
+        scores = table
     verdicts = set(scores["verdict"])
     main = DIFFERS if DIFFERS in verdicts or ranking == "differs" else OPEN if OPEN in verdicts else REPRODUCED
     wrong = others.loc[others["verdict"] == DIFFERS, "column"].unique()

@@ -38,6 +38,16 @@ TINY = {
     "samples": ["fiducials=30", "study.repeats=2"],
     "fiducials": ["samples=20"],
     "distance": ["fiducials=30", "samples=20"],
+    "sbibm": [
+        "fiducials=3",
+        "samples=40",
+        "metric.c2st.fiducials=1",
+        *(
+            f"candidate.{name}.{key}"
+            for name in ("npe", "npe_sbibm")
+            for key in ("budget=40", "training.max_num_epochs=1")
+        ),
+    ],
     "centers": ["fiducials=30", "samples=20"],
 }
 
