@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import ScalarFormatter
 
 if TYPE_CHECKING:
     from ..ranking import Standing
@@ -123,16 +124,18 @@ def convergence(result: "Result") -> Figure:
         if keys == ["rhat"]:
             limit = shown[0][1].limit
             axes.axhline(limit, color="black", ls="--", lw=1)
-            missed = [
-                f"{name}\n{len(told.missed)} of {len(told.values['rhat'])} above {limit:g}" for name, told in shown
-            ]
-            axes.set_xticks(range(len(shown)), missed)
+            above = [f"{len(told.missed)} of {len(told.values['rhat'])}\nabove {limit:g}" for _, told in shown]
+            labels = [f"{name}\n{count}" for (name, _), count in zip(shown, above, strict=True)]
+            axes.set_xticks(range(len(shown)), labels)
         else:
             axes.plot([], [], "o", color=QUIET, ms=4, label="bulk")
             axes.plot([], [], "s", color=QUIET, ms=4, mfc="none", label="tail")
             axes.legend(fontsize=8, frameon=False)
             axes.set_xticks(range(len(shown)), [name for name, _ in shown])
-        axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        if high > 4 * low:
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.set_ylabel(f"{label}, worst parameter")
         axes.set_xlim(-0.5, len(shown) - 0.5)
     figure.suptitle(f"{result.task}: convergence, a point per posterior", fontsize=10)
