@@ -36,6 +36,8 @@ SAMPLING = (
     "keep_samples",
     "dry",
     "views",
+    "budget",
+    "seeds",
 )
 
 HELP = """\
