@@ -37,6 +37,8 @@ SAMPLING = (
     "keep_samples",
     "dry",
     "views",
+    "budget",
+    "seeds",
 )
 
 HELP = """\

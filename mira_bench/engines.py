@@ -46,6 +46,11 @@ class Engine:
         r"""Whether units may run in a process with another working directory."""
         return self.backend == "dask"
 
+    @property
+    def here(self) -> bool:
+        r"""Whether units run in this process."""
+        return self.workers == 1 and not self.remote
+
     def map(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         r"""Yields results as they come, in any order; calls are read only when their turn is near.
 
@@ -55,7 +60,7 @@ class Engine:
 
         if self.backend == "dask":
             yield from self._dask(function, calls)
-        elif self.workers == 1:
+        elif self.here:
             for call in calls:
                 yield function(*call)
         else:

@@ -4,21 +4,30 @@ A training has a seed of its own. `seeds=3` trains every such candidate three ti
 each on simulations of its own. Candidates with the same training seed learn from the same simulations.
 """
 
-__all__ = ["Training", "expand", "fit", "learns", "reason_of"]
+__all__ = ["State", "Training", "expand", "fit_all", "learns", "reason_of"]
 
+import logging
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .candidate import Candidate
+from .engines import Engine
 from .errors import UsageError
-from .store import Store
+from .progress import Progress
 from .streams import generator
+
+if TYPE_CHECKING:
+    from .run import Plan
+
+log = logging.getLogger("mira_bench")
 
 State = Mapping[str, NDArray]
 
@@ -69,31 +78,73 @@ def reason_of(error: Exception) -> str:
     return f"{sentence}\n{traceback.format_exc()}"
 
 
-def fit(
-    candidate: Any,
-    task: Any,
-    stream: tuple[Any, ...],
-    store: Store,
-    spec: Mapping[str, Any],
-    report: Callable[[str, int, int | None], None],
-) -> tuple[State | None, str, float]:
-    r"""Returns the state of a fitted candidate, from the store or fresh; a failure is a reason, not an exception.
+def _silent(what: str, done: int, total: int | None) -> None:
+    pass
 
-    Arguments:
-        candidate: The candidate.
-        task: The task.
-        stream: The seed and the purpose of the random numbers.
-        store: Where the fit is kept.
-        spec: What determines it.
-        report: What is told of the progress: what is counted, how many are done, of how many (if that is known).
-    """
 
+def _fit(
+    plan: "Plan", name: str, report: Callable[[str, int, int | None], None]
+) -> tuple[str, State | None, str, float]:
+    r"""Returns the state of a fitted candidate, from the store or fresh; a failure is a reason, not an exception."""
     start = time.perf_counter()
     try:
-        state = store.get(spec)
+        spec = plan.fit_spec(name)
+        state: State | None = plan.store.get(spec)
         if state is None:
-            state = {key: np.asarray(value) for key, value in candidate.fit(task, generator(*stream), report).items()}
-            store.put(spec, state)
-        return state, "", time.perf_counter() - start
+            # The name of the candidate is no part of the stream: all methods learn from the same simulations.
+            rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
+            candidate: Any = plan.candidates[name]
+            state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
+            plan.store.put(spec, state)
+        return name, state, "", time.perf_counter() - start
     except Exception as error:
-        return None, reason_of(error), time.perf_counter() - start
+        return name, None, reason_of(error), time.perf_counter() - start
+
+
+def fit_all(
+    plan: "Plan", engine: Engine, progress: Progress
+) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
+    r"""Fits the candidates that learn; returns their states, failures, and seconds.
+
+    Arguments:
+        plan: The run.
+        engine: Where trainings run.
+        progress: The bars.
+    """
+
+    states: dict[str, State] = {}
+    failures: dict[str, str] = {}
+    seconds: dict[str, float] = {}
+    waiting = [name for name in plan.candidates if name in plan.trainings]
+
+    def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        for name in names:
+            # A worker cannot reach the bars of this process: they move when it is done.
+            yield plan, name, partial(progress.tell, f"fit {name}") if engine.here else _silent
+
+    def results() -> Iterator[tuple[str, State | None, str, float]]:
+        try:
+            yield from engine.map(_fit, calls(waiting))
+            return
+        except BrokenProcessPool:
+            log.warning("a worker process died in training; candidates go on one at a time")
+        for name in waiting:
+            if name not in states and name not in failures:
+                try:
+                    yield from engine.map(_fit, calls([name]))
+                except BrokenProcessPool:
+                    yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
+
+    for name in waiting:
+        progress.add(f"fit {name}", 1)
+    for name, state, reason, spent in results():
+        seconds[name] = spent
+        if state is None:
+            log.error("candidate %s failed to fit: %s", name, reason)
+            progress.fail(f"fit {name}")
+            failures[name] = reason.splitlines()[0]
+        else:
+            log.info("candidate %s is fitted, %.1f s", name, spent)
+            states[name] = state
+            progress.finish(f"fit {name}")
+    return states, failures, seconds

@@ -147,16 +147,24 @@ class Progress:
         return (self._total[name] - self._done[name]) * each / self._workers
 
     def tell(self, name: str, what: str, done: int, total: int | None) -> None:
-        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs; then, that it is done."""
-        if what == "done":
-            self._done[name] = self._total[name]
-        elif self._lines and time.monotonic() - self._said > QUIET:
+        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs."""
+        if self._lines and time.monotonic() - self._said > QUIET:
             self._said = time.monotonic()
             print(f"{name}: {done}{f' of {total}' if total else ''} {what}", file=sys.stderr)
         if self._bars is not None:
+            bar, label = self._ids[name], f"{name}, {what}"
+            if self._bars.tasks[bar].description != label:  # another thing is counted, at another rate
+                self._bars.reset(bar, total=total, description=label)  # type: ignore[arg-type]
+            self._bars.update(bar, completed=done, total=total)  # type: ignore[arg-type]
+
+    def finish(self, name: str) -> None:
+        r"""Fills the bar of a training."""
+        self._done[name] = self._total[name]
+        if self._bars is not None:
             bar = self._ids[name]
             self._bars.start_task(bar)  # type: ignore[arg-type]
-            self._bars.update(bar, description=f"{name}, {what}", completed=done, total=total)  # type: ignore[arg-type]
+            self._bars.update(bar, description=name, completed=1, total=1)  # type: ignore[arg-type]
+            self._bars.stop_task(bar)  # type: ignore[arg-type]
 
     def fail(self, name: str) -> None:
         r"""Marks a bar whose candidate failed."""

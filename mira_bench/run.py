@@ -14,7 +14,7 @@ import math
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +27,7 @@ from .candidate import Candidate, Draws, Oracle, Prior
 from .engines import Engine
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
-from .fit import State, Training, expand, fit, reason_of
+from .fit import State, Training, expand, fit_all, reason_of
 from .metric import MISSING, Block, Metric, Record, Scores
 from .metrics import choose_metrics
 from .progress import Progress
@@ -288,57 +288,6 @@ def work(
         return name, block, None, reason_of(error), time.perf_counter() - start
 
 
-def _fit(plan: Plan, name: str, report: Callable[[str, int, int | None], None]) -> tuple[str, State | None, str, float]:
-    stream = (plan.seed, "fit", plan.name, plan.trainings[name].seed)
-    return name, *fit(plan.candidates[name], plan.task, stream, plan.store, plan.fit_spec(name), report)
-
-
-def _silent(what: str, done: int, total: int | None) -> None:
-    pass
-
-
-def _fit_all(
-    plan: Plan, engine: Engine, progress: Progress
-) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
-    r"""Fits the candidates that learn; returns their states, failures, and seconds."""
-    states: dict[str, State] = {}
-    failures: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    waiting = [name for name in plan.candidates if name in plan.trainings]
-
-    def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
-        for name in names:
-            # A worker cannot reach the bars of this process: they move when it is done.
-            here = engine.workers == 1 and not engine.remote
-            yield plan, name, functools.partial(progress.tell, f"fit {name}") if here else _silent
-
-    def results() -> Iterator[tuple[str, State | None, str, float]]:
-        try:
-            yield from engine.map(_fit, calls(waiting))
-            return
-        except BrokenProcessPool:
-            log.warning("a worker process died while fitting; candidates go on one at a time")
-        for name in waiting:
-            if name not in states and name not in failures:
-                try:
-                    yield from engine.map(_fit, calls([name]))
-                except BrokenProcessPool:
-                    yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
-
-    for name in waiting:
-        progress.add(f"fit {name}", 1)
-    for name, state, reason, spent in results():
-        seconds[name] = spent
-        if state is None:
-            log.error("candidate %s failed to fit: %s", name, reason)
-            progress.fail(f"fit {name}")
-            failures[name] = reason.splitlines()[0]
-        else:
-            states[name] = state
-            progress.tell(f"fit {name}", "done", 1, 1)
-    return states, failures, seconds
-
-
 @dataclass(frozen=True)
 class _Range:
     r"""Keeps the range of the samples, which `normalize="pooled"` needs of all candidates before any score."""
@@ -551,7 +500,7 @@ def run(
             bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
-        states, unfit, learning = _fit_all(plan, engine, bars)
+        states, unfit, learning = fit_all(plan, engine, bars)
         trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
         plan = dataclasses.replace(plan, candidates=trained, fits=states)
         scaling = _with_pooled(plan, parts, scaling, engine)

@@ -62,9 +62,11 @@ _FLOWS = (
     "zuko_bpf",
 )
 _FIELDS = ("mlp", "ada_mlp", "transformer", "transformer_cross_attn")
+# Not maf by default, as in sbi: the first dimension of each of its layers does not see the condition, and the order is
+# drawn at random. In two dimensions one network in 32 has a dimension that no layer tells of the data.
 METHODS = {
     "npe": Method("NPE_C", "density_estimator", "posterior_nn", "embedding_net", "nsf", _FLOWS),
-    "nle": Method("NLE_A", "density_estimator", "likelihood_nn", None, "maf", _FLOWS),
+    "nle": Method("NLE_A", "density_estimator", "likelihood_nn", None, "zuko_maf", _FLOWS),
     "nre": Method("NRE_B", "classifier", "classifier_nn", "embedding_net_x", "resnet", ("resnet", "mlp", "linear")),
     "fmpe": Method("FMPE", "vf_estimator", "posterior_flow_nn", "embedding_net", "mlp", _FIELDS),
     "npse": Method("NPSE", "vf_estimator", "posterior_score_nn", "embedding_net", "mlp", _FIELDS),

@@ -140,7 +140,7 @@ def test_bounds_are_the_support_only_if_the_prior_keeps_to_them(rng):
 
 def test_a_resumed_run_and_other_workers_give_the_same_bits(tmp_path, monkeypatch):
     both = {
-        "npe": replace(TINY, estimator="maf", network={}),
+        "npe": replace(TINY, estimator="zuko_maf", network={}),
         "nre": replace(TINY, method="nre", estimator="mlp", network={}),
     }
     settings = {"fiducials": 120, "samples": 10, "metrics": {"mira": mb.Mira(regions=5)}, "controls": False}
