@@ -25,7 +25,7 @@ SAMPLED = {
 
 
 @pytest.mark.parametrize(
-    ("name", "fiducials"), [("slcp", 50), ("bernoulli_glm", 100), ("sir", 100), ("lotka_volterra", 30)]
+    ("name", "fiducials"), [("slcp", 40), ("bernoulli_glm", 60), ("sir", 60), ("lotka_volterra", 20)]
 )
 def test_a_sampled_reference_is_calibrated(name, fiducials, rng):
     task = SAMPLED[name]
