@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from .errors import UsageError
-from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, read_job
+from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, lasting, read_job
 
 log = logging.getLogger("mira_bench")
 
@@ -196,7 +196,7 @@ def collect_jobs(folders: Sequence[Path]) -> list[Job]:
                 found.append(job)
     best: dict[tuple[str, ...], Job] = {}
     for job in found:
-        key = tuple(sorted(o for o in job.overrides if o.split("=")[0].split(".")[0] not in EXECUTION))
+        key = tuple(lasting(job.overrides))
         if key not in best or RANK.index(job.status) < RANK.index(best[key].status):
             best[key] = job
     return list(best.values())

@@ -4,15 +4,16 @@ Each job writes `job.json` into its own folder, and the sweep writes `sweep.json
 sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
 """
 
-__all__ = ["EXECUTION", "Job", "expected_jobs", "fingerprint", "read_job", "write_json"]
+__all__ = ["EXECUTION", "Job", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
 
 import contextlib
 import hashlib
 import json
 import os
+import re
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +118,12 @@ def expected_jobs(folder: Path) -> dict[str, list[str]]:
         return {str(name): list(overrides) for name, overrides in jobs.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
+
+
+def lasting(overrides: Iterable[str]) -> list[str]:
+    r"""Returns, sorted, the settings that change a result."""
+
+    return sorted(o for o in overrides if re.split(r"[=.@/]", o.lstrip("+~"), maxsplit=1)[0] not in EXECUTION)
 
 
 def fingerprint(cfg: "DictConfig") -> str:

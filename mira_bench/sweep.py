@@ -27,7 +27,7 @@ from hydra.core.plugins import Plugins
 from omegaconf.errors import OmegaConfBaseException
 
 from .errors import UsageError
-from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, fingerprint, read_job, write_json
+from .jobs import JOB, SWEEP, Job, expected_jobs, fingerprint, lasting, read_job, write_json
 from .overview import Overview
 from .progress import watched
 
@@ -63,12 +63,12 @@ def _safe(text: str) -> str:
 
 def _sweep_name(overrides: Sequence[str]) -> str:
     r"""Names a sweep by its task and what is swept, and by the hash of all that changes its result."""
-    given = [word for word in overrides if re.split(r"[=.@/]", word.lstrip("+~"), maxsplit=1)[0] not in EXECUTION]
+    given = lasting(overrides)
     parsed = OverridesParser.create().parse_overrides(given)
-    swept = [o.get_key_element() for o in parsed if o.is_sweep_override() and o.key_or_group != "task"]
+    swept = sorted(o.get_key_element() for o in parsed if o.is_sweep_override() and o.key_or_group != "task")
     tasks = next((word.partition("=")[2] for word in given if word.startswith("task=")), "gaussian")
     name = _safe("_".join([tasks, *swept]))[:60]
-    return f"{name}_{_short(json.dumps(sorted(given)))}"
+    return f"{name}_{_short(json.dumps(given))}"
 
 
 def prepare(arguments: Sequence[str], codes: list[int]) -> list[str]:
@@ -109,7 +109,7 @@ class Sweeper(BasicSweeper):
         assert self.config is not None
         assert self.launcher is not None
         folder = Path(str(self.config.hydra.sweep.dir))
-        jobs = self._jobs([*self._parse_config(), *arguments])
+        jobs = self._jobs([*self._parse_config(), *arguments], expected_jobs(folder))
         todo = {name: job for name, job in jobs.items() if not _done(folder / name, job)}
         told = {name: job.overrides for name, job in jobs.items()}
         facts = {"command": shlex.join(["python", "-m", "mira_bench", *sys.argv[1:]])}
@@ -127,7 +127,7 @@ class Sweeper(BasicSweeper):
                     problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         self.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
 
-    def _jobs(self, arguments: list[str]) -> dict[str, Job]:
+    def _jobs(self, arguments: list[str], before: dict[str, list[str]]) -> dict[str, Job]:
         assert self.config is not None
         assert self.hydra_context is not None
         loader = self.hydra_context.config_loader
@@ -138,8 +138,9 @@ class Sweeper(BasicSweeper):
             # Composing each job here refuses a bad value before any job runs.
             cfg = loader.load_sweep_config(self.config, list(overrides))
             name = ",".join(_safe(o) for o in overrides if o.partition("=")[0] in swept) or "job"
-            if name in jobs or len(name) > LONGEST:
-                name = f"{name[: LONGEST - 9]}-{_short(json.dumps(overrides))}"
+            other = name in before and lasting(before[name]) != lasting(overrides)  # of another command, same sweep=
+            if other or name in jobs or len(name) > LONGEST:
+                name = f"{name[: LONGEST - 9]}-{_short(json.dumps(lasting(overrides)))}"
             jobs[name] = Job(name, list(overrides), fingerprint=fingerprint(cfg))
         return jobs
 

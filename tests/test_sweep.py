@@ -62,10 +62,15 @@ def test_jobs_are_named_recorded_and_skipped(elsewhere, capsys):
 
 
 def test_a_named_sweep_can_grow(elsewhere, capsys):
-    assert main(["-m", "seed=0", "candidates=[correct]", "sweep=mine", *SMALL]) == 0
-    assert main(["-m", "seed=0,1", "candidates=[correct]", "sweep=mine", *SMALL]) == 0
-    assert "2 jobs: 2 done, 1 of them before" in capsys.readouterr().out
-    assert set(json.loads((elsewhere / "results/sweeps/mine/sweep.json").read_text())["jobs"]) == {"seed=0", "seed=1"}
+    base = ["candidates=[correct]", "sweep=mine", *SMALL]
+    assert main(["-m", "seed=0,1", *base]) == 0
+    assert main(["-m", "seed=0,1,2", *base]) == 0
+    assert "3 jobs: 3 done, 2 of them before" in capsys.readouterr().out
+    # Another command in the same folder does not write over what is there.
+    assert main(["-m", "seed=0,1", *base, "samples=9"]) == 0
+    names = set(json.loads((elsewhere / "results/sweeps/mine/sweep.json").read_text())["jobs"])
+    assert len(names) == 5
+    assert {"seed=0", "seed=1", "seed=2"} < names
 
 
 def test_a_failing_job_stops_nobody(elsewhere, capsys):
