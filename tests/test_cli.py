@@ -192,8 +192,9 @@ def test_every_task_config_composes_and_runs(task):
 def test_every_experiment_composes(experiment):
     with initialize_config_module("mira_bench.configs", version_base="1.3"):
         cfg = compose("config", [f"experiment={experiment}"], return_hydra_config=False)
-    for name in cfg.candidates or cfg.task.candidates:
-        instantiate(cfg.task.candidates[name])
+    own = cfg.task.candidates
+    for name in cfg.candidates or own:
+        instantiate(own[name] if name in own else cfg.candidate[name])
 
 
 def test_the_power_study_at_a_tiny_size(elsewhere):
