@@ -97,6 +97,8 @@ class Progress:
             seconds: How long they kept a worker busy; zero if they were in the store, by default the time since the
                 last call.
         """
+        if name not in self._total:  # a pass that nobody asked to see
+            return
         now = time.monotonic()
         self._done[name] += count
         if seconds is None:
@@ -130,7 +132,7 @@ class Progress:
 
     def fail(self, name: str) -> None:
         r"""Marks a bar whose candidate failed."""
-        self._total[name] = self._done[name]
+        self._total[name] = self._done.get(name, 0)
         if self._bars is not None:
             self._bars.update(self._ids[name], description=f"[red]{name} failed[/red]")  # type: ignore[arg-type]
             self._bars.stop_task(self._ids[name])  # type: ignore[arg-type]
