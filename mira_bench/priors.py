@@ -132,19 +132,25 @@ def _torch_support(prior: Any) -> Bounds | None:
 
 
 def _scipy(prior: Any) -> Prior:
+    # A univariate law has a support; with arrays of parameters it is one for each parameter of the task.
+    single = hasattr(prior, "support")
+    sides = np.broadcast_arrays(*map(np.atleast_1d, prior.support())) if single else None
+    if sides is not None and sides[0].ndim > 1:
+        raise UsageError(f"the prior of scipy has parameters of shape {sides[0].shape}; one for each of d is (d,)")
+
     def sample(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        values = np.asarray(prior.rvs(size=count, random_state=rng), np.float64)
+        shape = count if sides is None else (count, len(sides[0]))
+        values = np.asarray(prior.rvs(size=shape, random_state=rng), np.float64)
         return _draws(values.reshape(count, -1), count)  # scipy drops the axis of a single draw or parameter
 
     if not hasattr(prior, "logpdf"):
         return Prior(prior, sample)
-    single = hasattr(prior, "support")
 
     def log_prob(y: NDArray) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
-            return np.asarray(prior.logpdf(np.asarray(y)[:, 0] if single else y), np.float64).reshape(len(y))
+            return np.asarray(prior.logpdf(y), np.float64).reshape(len(y), -1).sum(axis=1)
 
-    return Prior(prior, sample, log_prob, tuple(np.array([float(s)]) for s in prior.support()) if single else None)  # type: ignore[arg-type]
+    return Prior(prior, sample, log_prob, None if sides is None else (sides[0].astype(float), sides[1].astype(float)))
 
 
 def _joined(given: Any, priors: list[Any], names: tuple[str, ...] | None) -> Prior:

@@ -34,6 +34,7 @@ PRIORS = {
     "torch batch": (td.Uniform(torch.zeros(2), torch.tensor([1.0, 2.0])), (0.5, 1.0)),
     "torch normal": (td.MultivariateNormal(torch.tensor([1.0, 2.0]), torch.eye(2)), (1.0, 2.0)),
     "scipy vector": (stats.multivariate_normal([1.0, 2.0]), (1.0, 2.0)),
+    "scipy arrays": (stats.norm([1.0, 2.0], [1.0, 0.5]), (1.0, 2.0)),
     "scipy list": ([stats.norm(1), stats.lognorm(0.5)], (1.0, np.exp(0.125))),
     "mixed mapping": ({"a": stats.uniform(2, 2), "b": td.Normal(-1.0, 1.0)}, (3.0, -1.0)),
     "function": (lambda count, rng: rng.normal([1, 2], size=(count, 2)), (1.0, 2.0)),

@@ -234,8 +234,8 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
 def status(table: pd.DataFrame, ranking: str) -> str:
     r"""Returns the status of an item: that of its printed MIRA scores, and which other columns differ.
 
-    Where no MIRA score is printed, it is that of all columns. It is `differs` if one does or the ranking does, else `open`
-    if one cannot be judged, else `reproduced`.
+    Where no MIRA score is printed, it is that of all columns. It is `differs` if one does or the ranking does, else
+    `open` if one cannot be judged, else `reproduced`.
     """
 
     scores, others = table[table["is_mira"]], table[~table["is_mira"]]
