@@ -7,6 +7,8 @@ import sys
 import textwrap
 from pathlib import Path
 
+import numpy as np
+
 import mira_bench as mb
 from mira_bench.cli import _configs
 from mira_bench.paper.catalogue import runnable
@@ -18,7 +20,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", TEXT, re.S)
 def test_the_blocks_run_in_their_order():
     scope = {"__name__": "readme"}
     sys.modules["readme"] = type(sys)("readme")  # dataclasses look their module up
-    assert len(BLOCKS) == 3
+    assert len(BLOCKS) == 4
     for code, shown in BLOCKS:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -28,6 +30,8 @@ def test_the_blocks_run_in_their_order():
     del sys.modules["readme"]
     assert scope["result"].ranking.verdict.tolist() == ["no miscalibration found", "overconfident"]
     assert isinstance(scope["result"], mb.Result)
+    task = mb.Task.from_simulator(scope["prior"], scope["simulator"])
+    assert task.simulate(3, np.random.default_rng(0)).x.shape == (3, 5)
 
 
 def test_the_errata_run():
