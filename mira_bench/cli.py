@@ -111,91 +111,16 @@ def _list(arguments: Sequence[str]) -> int:
     return OK
 
 
-def _age(text: str) -> float:
-    unit = {"s": 1, "m": 60, "h": 3600, "d": 86400}.get(text[-1:])
-    try:
-        return float(text[:-1]) * unit if unit else float(text) * 86400
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an age such as 30m, 12h or 7d") from None
-
-
 def _store(arguments: Sequence[str]) -> int:
-    from .store import Store
+    from .cli_store import main as store_verb
 
-    parser = argparse.ArgumentParser(prog="mira-bench store", description="Lists or prunes the store.")
-    parser.add_argument("action", nargs="?", default="list", choices=["list", "prune"])
-    parser.add_argument("--store", default="results/store", help="the folder (default: results/store)")
-    parser.add_argument("--kind", choices=["fiducials", "fit", "samples", "reference", "record", "damaged"])
-    parser.add_argument("--task", help="only blocks of this task")
-    parser.add_argument("--older-than", type=_age, default=0.0, metavar="AGE", help="e.g. 12h or 7d")
-    chosen = parser.parse_args(arguments)
-    store = Store(chosen.store)
-    if not Path(chosen.store).is_dir():
-        print(f"There is no store at {chosen.store}.")
-        return OK
-    if chosen.action == "prune":
-        count, size = store.prune(older_than=chosen.older_than, kind=chosen.kind, task=chosen.task)
-        print(f"Removed {count} blocks, {size / 1e6:.1f} MB, from {chosen.store}.")
-        return OK
-    totals: dict[tuple[str, ...], tuple[int, int, float]] = {}
-    for entry in store.entries():
-        spec = entry.spec
-        keys = ("task_name", "kind", "candidate_name", "metric_name", "seed")
-        row = tuple(str(spec.get(key, "-")) for key in keys)
-        wanted = chosen.kind in (None, spec.get("kind")) and chosen.task in (None, spec.get("task_name"))
-        if wanted and time.time() - entry.modified >= chosen.older_than:
-            count, size, newest = totals.get(row, (0, 0, 0.0))
-            totals[row] = (count + 1, size + entry.size, max(newest, entry.modified))
-    head = ("task", "kind", "candidate", "metric", "seed", "blocks", "MB", "last written")
-    rows = [
-        (*row, str(n), f"{size / 1e6:.2f}", time.strftime("%Y-%m-%d %H:%M", time.localtime(newest)))
-        for row, (n, size, newest) in sorted(totals.items())
-    ]
-    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
-    for line in [head, *rows]:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
-    total = sum(size for _, size, _ in totals.values())
-    print(f"{sum(n for n, _, _ in totals.values())} blocks, {total / 1e6:.1f} MB in {chosen.store}")
-    return OK
+    return store_verb(arguments)
 
 
 def _plan(arguments: Sequence[str]) -> int:
-    import pandas as pd
+    from .cli_plan import main as plan_verb
 
-    from .metrics.calibration import LEVEL, POWER
-    from .plan import EXTENT, plan
-
-    parser = argparse.ArgumentParser(
-        prog="mira-bench plan",
-        description="How many fiducials are needed to see an error of this size? For a Gaussian posterior.",
-    )
-    parser.add_argument("--width", type=float, default=0.1, help="relative error of the width (0.1)")
-    parser.add_argument("--shift", type=float, default=0.0, help="shift in posterior standard deviations (0)")
-    parser.add_argument("--power", type=float, default=POWER, help=f"probability of seeing it ({POWER})")
-    parser.add_argument("--level", type=float, default=LEVEL, help=f"level of the tests ({LEVEL})")
-    parser.add_argument("--dim", type=int, default=2, help="number of parameters (2)")
-    parser.add_argument("--samples", type=int, default=200, help="samples per fiducial (200)")
-    parser.add_argument("--regions", type=int, default=100, help="regions of MIRA (100)")
-    parser.add_argument(
-        "--extent", type=float, default=EXTENT,
-        help=f"range of the parameters in posterior standard deviations ({EXTENT:g}: the data say nothing)",
-    )  # fmt: skip
-    chosen = parser.parse_args(arguments)
-    table = plan(**vars(chosen))
-    errors = [f"width wrong by {chosen.width:.3g}"] if chosen.width else []
-    errors += [f"shifted by {chosen.shift:g} posterior standard deviations"] if chosen.shift else []
-    print(f"Fiducials needed to see a posterior {' and '.join(errors)} with probability {chosen.power:g} at the")
-    print(f"{chosen.level:.3g} level: {chosen.dim} dimensions, {chosen.samples} samples, Gaussian, by simulation.")
-    words = {
-        "mira": f"MIRA alone, {chosen.regions} regions",
-        "calibration": "the calibration test of the tiers",
-        "sbc": "SBC, corrected for dimensions (approximate)",
-    }
-    print(f"{'':<44}{'needed':>9}{'if narrow':>11}{'if wide':>9}")
-    for row in table.itertuples():
-        cells = ["> 10^6" if value is pd.NA else str(value) for value in (row.fiducials, row.narrow, row.wide)]
-        print(f"{words[row.test]:<44}{cells[0]:>9}{cells[1]:>11}{cells[2]:>9}")
-    return OK
+    return plan_verb(arguments)
 
 
 def _score(arguments: Sequence[str]) -> int:

@@ -17,7 +17,8 @@ from .engines import Engine
 from .errors import UsageError
 from .fiducials import Fiducials
 from .reference import Reference, save
-from .run import Plan, draw_reference, make_plan, simulate
+from .run import make_plan
+from .units import Plan, draw_reference, simulate
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

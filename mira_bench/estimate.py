@@ -13,10 +13,11 @@ import numpy as np
 from .candidate import Candidate, Rehearsal
 from .errors import RunError
 from .metric import Block, Metric
-from .run import Plan, check_plan, make_plan, observe, simulate, split, work
+from .run import check_plan, make_plan, split
 from .scaling import Scaling, as_bounds
 from .streams import generator
 from .task import Task
+from .units import Plan, observe, simulate, work
 
 
 @dataclass(frozen=True)

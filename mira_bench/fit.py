@@ -25,7 +25,7 @@ from .progress import Progress
 from .streams import generator
 
 if TYPE_CHECKING:
-    from .run import Plan
+    from .units import Plan
 
 log = logging.getLogger("mira_bench")
 

@@ -39,7 +39,8 @@ def test_a_sampled_reference_is_calibrated(name, fiducials, rng):
 
 @pytest.mark.parametrize("name", [*EXACT, *SAMPLED])
 def test_what_is_shipped_is_what_the_command_makes(name):
-    from mira_bench.run import draw_reference, make_plan, simulate
+    from mira_bench.run import make_plan
+    from mira_bench.units import draw_reference, simulate
 
     task = (EXACT | SAMPLED)[name]
     shipped = classic.reference(name)
