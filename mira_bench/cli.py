@@ -248,6 +248,8 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
             return _score_files(cfg, out, task_name)
         save_config(cfg, out)
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
+        if hasattr(arguments["task"], "style"):
+            print(f"The simulator of {task_name} takes {arguments['task'].style}.")
         start = time.perf_counter()
         if cfg.task.get("note") and cfg.fiducials == cfg.task.fiducials:
             print(cfg.task.note)

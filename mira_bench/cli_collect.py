@@ -34,12 +34,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _note(group: Comparable, rank_by: str) -> str:
+def _note(group: Comparable, rank_by: str, tiers: bool) -> str:
     r"""What a reader of a leaderboard must know."""
     seeds = sorted({run.seed for run in group.runs})
     config = group.runs[0].config
     sizes = [f"{config[key]} {key}" for key in ("fiducials", "samples") if config.get(key) is not None]
     rule = "the distance of MIRA from its expectation" if rank_by == "mira" else "tiers, then by energy score"
+    if rank_by == "tiers" and not tiers:
+        rule = "energy score (there are no tiers without the metric calibration)"
     if len(seeds) == 1:
         errors = (
             f"One seed ({seeds[0]}): intervals are over fiducials only, and say nothing about the spread over seeds"
@@ -88,7 +90,8 @@ def main(arguments: Sequence[str]) -> int:
     for group in groups:
         rules = {str(run.config.get("rank_by", "tiers")) for run in group.runs}
         rank_by = asked.rank_by or (rules.pop() if len(rules) == 1 else "tiers")
-        boards.append((group, leaderboard(group, rank_by), _note(group, rank_by)))
+        board = leaderboard(group, rank_by)
+        boards.append((group, board, _note(group, rank_by, tiers=bool((board["tier"] != "-").any()))))
     try:
         out.mkdir(parents=True, exist_ok=True)
         _write(out, boards, tidy(groups), jobs)

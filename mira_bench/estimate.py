@@ -74,7 +74,13 @@ def estimate(
     _warm_up(plan, scaling)
     seconds: dict[str, float] = {}
     disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
+    timed: dict[str, str] = {}  # the first network of each method stands for the others
     for label in plan.candidates:
+        method = plan.trainings[label].method if label in plan.trainings else label
+        if method in timed:
+            seconds[label] = seconds[timed[method]]
+            continue
+        timed[method] = label
         spent = {}
         for block in ends:
             _, _, outcomes, reason, spent[block] = work(plan, label, block, parts[block], scaling)

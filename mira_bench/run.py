@@ -166,6 +166,14 @@ def make_plan(
             raise UsageError(f"{key}={value}: at least one is needed")
     if keep_samples and store is None:
         raise UsageError("keep_samples needs a store to keep them in")
+    if not isinstance(candidates, Mapping):
+        raise UsageError("candidates must be a mapping from names to candidates, e.g. {'npe': Neural(budget=2000)}")
+    for label, one in candidates.items():
+        if not hasattr(one, "build"):
+            raise UsageError(
+                f"candidate {label!r} is a {type(one).__name__} without build(task, rng); "
+                "mira_bench.inference has Neural and Given"
+            )
     everyone, trainings = expand(candidates, seeds)
     if controls:
         for label, control in (("oracle", Oracle()), ("prior", Prior())):

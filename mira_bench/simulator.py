@@ -69,6 +69,7 @@ def _detect(simulator: Callable[..., Any], prior: Prior, batched: bool | None) -
     takes_rng = _takes_rng(simulator)
     kinds = (True, False) if prior.torch else (False, True)
     said: list[str] = []
+    doubtful: Style | None = None
     for many in (True, False) if batched is None else (batched,):
         for tensors in kinds:
             style = Style(many, tensors, takes_rng)
@@ -81,9 +82,24 @@ def _detect(simulator: Callable[..., Any], prior: Prior, batched: bool | None) -
                 said.append(f"with {style}: {type(error).__name__}: {' '.join(str(error).split())}")
                 continue
             if [s[:1] for s in shapes] == [(n,) for n in PROBES] and len({s[1:] for s in shapes}) == 1:
-                return style
+                if not many or batched or not _shares_noise(simulator, style, prior):
+                    return style
+                doubtful = doubtful or style
+                continue
             said.append(f"with {style}: {PROBES[0]} of them gave data of shape {shapes[0]}")
+    if doubtful is not None:
+        return doubtful
     raise UsageError(f"the simulator cannot be called; {'; '.join(dict.fromkeys(said))}")
+
+
+def _shares_noise(simulator: Callable[..., Any], style: Style, prior: Prior) -> bool:
+    r"""Whether equal parameters in a batch get equal data, which differ in the next batch.
+
+    A simulator for one vector, `y + rng.normal(size=2)`, takes a batch too, and gives all of it the same noise.
+    """
+    y = np.repeat(prior.sample(1, generator(0, "probe")), PROBES[0], axis=0)
+    first, second = (_call(simulator, style, y, generator(0, "probe", i)) for i in range(2))
+    return bool((first == first[:1]).all() and (first != second).any())
 
 
 @dataclass(frozen=True)

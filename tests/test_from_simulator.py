@@ -59,6 +59,28 @@ def test_priors(name):
         assert task.prior_log_prob(drawn.y).mean() > np.mean(shifted[np.isfinite(shifted)]) or np.isinf(shifted).any()
 
 
+def test_one_vector_is_not_taken_for_a_batch():
+    # Broadcasting makes a batch of it, with one noise for all.
+    def single(y, rng):
+        return y + rng.normal(size=2)
+
+    task = mb.Task.from_simulator([stats.norm(0, 1), stats.norm(0, 1)], single)
+    assert not task.style.batched
+    drawn = task.simulate(500, np.random.default_rng(0))
+    assert np.abs((drawn.x - drawn.y).std(axis=0) - 1).max() < 4 / np.sqrt(2 * 500)
+    # What has no noise is no reason for doubt, and who says so knows.
+    assert mb.Task.from_simulator(stats.norm([0.0, 0.0]), lambda y: y**2).style.batched
+    assert mb.Task.from_simulator(stats.norm([0.0, 0.0]), single, batched=True).style.batched
+
+
+def test_candidates_that_are_none():
+    task = mb.Task.from_simulator(stats.norm([0.0, 0.0]), noisy)
+    with pytest.raises(mb.UsageError, match="mapping from names to candidates"):
+        mb.run(task, ["npe"])
+    with pytest.raises(mb.UsageError, match="candidate 'npe' is a str without build"):
+        mb.run(task, {"npe": "npe"})
+
+
 def test_densities_equal_those_of_scipy():
     y = np.random.default_rng(0).uniform(0.2, 0.8, size=(50, 2))
     uniform, normal = (mb.Task.from_simulator(PRIORS[k][0], noisy) for k in ("torch batch", "torch normal"))

@@ -114,7 +114,7 @@ def explanation(result: "Result") -> str:
         )
     tiers = result.rank_by == "tiers" and (result.ranking["tier"] != "-").any()
     lines.append(
-        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no information; then by energy score."
+        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no information or failed; then by energy score."
         if tiers
         else "Ranked by the distance of MIRA from its expectation, the paper's order."
     )
