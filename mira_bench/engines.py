@@ -81,16 +81,21 @@ class Engine:
         waiting = iter(calls)
         with self._client() as client:
             cores = max(1, sum(client.ncores().values()))
-            first = [client.submit(function, *call, pure=False) for call in islice(waiting, AHEAD * cores)]
-            pending = as_completed(first, loop=client.loop)
-            del first  # a future that nobody holds frees its result
-            for future in pending:
-                try:
-                    yield future.result()
-                except KilledWorker as error:
-                    raise BrokenProcessPool(str(error)) from error
-                for call in islice(waiting, 1):
-                    pending.add(client.submit(function, *call, pure=False))
+            handed = {client.submit(function, *call, pure=False) for call in islice(waiting, AHEAD * cores)}
+            pending = as_completed(handed, loop=client.loop)
+            try:
+                for future in pending:
+                    handed.discard(future)  # a future that nobody holds frees its result
+                    try:
+                        yield future.result()
+                    except KilledWorker as error:
+                        raise BrokenProcessPool(str(error)) from error
+                    for call in islice(waiting, 1):
+                        one = client.submit(function, *call, pure=False)
+                        handed.add(one)
+                        pending.add(one)
+            finally:
+                client.cancel(list(handed))  # what is left of a broken round must not kill the workers of the next one
 
     @contextmanager
     def _client(self) -> Iterator[Any]:

@@ -106,7 +106,12 @@ def _execute(
             try:
                 yield from engine.map(work, calls([name]))
             except BrokenProcessPool:
-                yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
+                # A unit of the round before may still have been under way, and may have taken this worker with it.
+                log.warning("a worker process died of candidate %s, or beside it; it gets a second chance", name)
+                try:
+                    yield from engine.map(work, calls([name]))
+                except BrokenProcessPool:
+                    yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
 
     for name, block, outcomes, reason, spent in results():
         seconds[name] += spent

@@ -63,7 +63,8 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
 
 
 def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 0)
+    # One loss is forgiven: a unit may share its worker with a lethal one that was under way in the round before.
+    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)
     candidates = {"correct": ToyCandidate(), "lethal": Lethal(file=str(tmp_path / "never"), once=False)}
     settings = SETTINGS | {"controls": False}
     remote = mb.run(Toy(), candidates, backend="dask", address=cluster.scheduler_address, **settings)
