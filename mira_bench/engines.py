@@ -17,6 +17,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from .errors import UsageError
 
+PATIENCE = 60  # seconds that a cluster has to show its first worker
 AHEAD = 2  # units per core that are handed out before their turn
 
 
@@ -115,6 +116,8 @@ class Engine:
         except (OSError, ValueError) as error:
             raise UsageError(f"there is no Dask scheduler at parallel.address={self.address}: {error}") from error
         with client:
-            if not client.ncores():
-                raise UsageError(f"the Dask scheduler at {self.address} has no workers yet: start some first")
+            try:  # workers that died of a unit are being started again
+                client.wait_for_workers(1, timeout=PATIENCE)
+            except TimeoutError:
+                raise UsageError(f"the Dask scheduler at {self.address} has no workers: start some first") from None
             yield client

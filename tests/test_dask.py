@@ -62,9 +62,7 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
     assert len(list((tmp_path / "store").rglob("*.block"))) == 3 + 4 * 3 * 2
 
 
-def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path, monkeypatch):
-    # One loss is forgiven: a unit may share its worker with a lethal one that was under way in the round before.
-    monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)
+def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path):
     candidates = {"correct": ToyCandidate(), "lethal": Lethal(file=str(tmp_path / "never"), once=False)}
     settings = SETTINGS | {"controls": False}
     remote = mb.run(Toy(), candidates, backend="dask", address=cluster.scheduler_address, **settings)
