@@ -62,15 +62,6 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
     assert len(list((tmp_path / "store").rglob("*.block"))) == 3 + 4 * 3 * 2
 
 
-def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path):
-    candidates = {"correct": ToyCandidate(), "lethal": Lethal(file=str(tmp_path / "never"), once=False)}
-    settings = SETTINGS | {"controls": False}
-    remote = mb.run(Toy(), candidates, backend="dask", address=cluster.scheduler_address, **settings)
-    assert "its worker process died" in remote.failures["lethal"]
-    alone = mb.run(Toy(), {"correct": ToyCandidate()}, **settings)
-    pd.testing.assert_frame_equal(remote.scores, alone.scores, check_exact=True)
-
-
 def test_addresses_and_backends_that_cannot_be(monkeypatch):
     with pytest.raises(mb.UsageError, match="needs parallel"):
         Engine(address="tcp://127.0.0.1:1")
