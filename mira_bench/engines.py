@@ -77,33 +77,43 @@ class Engine:
     def _dask(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         # joblib's own Dask backend waits forever for a unit that killed its workers, so the futures are ours. Dask
         # gives the units of a lost worker to another one, and gives up on a unit that lost several.
-        from distributed import KilledWorker, as_completed
+        from distributed import KilledWorker, wait
 
         waiting = iter(calls)
         with self._client() as client:
-            cores = max(1, sum(client.ncores().values()))
-            handed = {client.submit(function, *call, pure=False) for call in islice(waiting, AHEAD * cores)}
-            pending = as_completed(handed, loop=client.loop)
+            ahead = AHEAD * max(1, sum(client.ncores().values()))
+            handed: set[Any] = set()
             try:
-                for future in pending:
-                    handed.discard(future)  # a future that nobody holds frees its result
+                while True:
+                    free = ahead - len(handed)
+                    handed |= {client.submit(function, *call, pure=False) for call in islice(waiting, free)}
+                    if not handed:
+                        return
                     try:
-                        yield future.result()
+                        with client.as_current():
+                            done = wait(handed, timeout=PATIENCE, return_when="FIRST_COMPLETED").done
+                        results = [future.result(timeout=PATIENCE) for future in done]
                     except KilledWorker as error:
                         raise BrokenProcessPool(str(error)) from error
-                    for call in islice(waiting, 1):
-                        one = client.submit(function, *call, pure=False)
-                        handed.add(one)
-                        pending.add(one)
+                    except TimeoutError:  # a long unit, or nobody is left who could work on it
+                        if not client.ncores():
+                            raise UsageError(f"the Dask cluster has had no workers for {PATIENCE} s") from None
+                        continue
+                    handed -= done  # a future that nobody holds frees its result
+                    yield from results
             finally:
                 client.cancel(list(handed))  # what is left of a broken round must not kill the workers of the next one
 
     @contextmanager
     def _client(self) -> Iterator[Any]:
+        import dask
         from distributed import Client, LocalCluster
 
         if self.address is None:
+            # By default such a cluster looks 15 s after each loss of a worker whether it is there, and drops it for
+            # good if it is not, although it may just be starting for a second time.
             with (
+                dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
                 LocalCluster(
                     n_workers=self.workers, threads_per_worker=1, processes=True, dashboard_address=None
                 ) as cluster,

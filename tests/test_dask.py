@@ -37,7 +37,11 @@ class Lethal(ToyCandidate):
 
 @pytest.fixture(scope="module")
 def cluster():
-    limits = {"distributed.scheduler.allowed-failures": 1, "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1}
+    limits = {
+        "distributed.scheduler.allowed-failures": 1,
+        "distributed.nanny.pre-spawn-environ.OMP_NUM_THREADS": 1,
+        "distributed.deploy.lost-worker-timeout": "1h",  # see Engine: workers that are killed often would not come back
+    }
     with (
         dask.config.set(limits),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
@@ -60,6 +64,25 @@ def test_a_killed_worker_changes_nothing(cluster, tmp_path):
     same(remote, mb.run(Toy(), candidates, **SETTINGS))
     # What the workers wrote serves a later run here.
     assert len(list((tmp_path / "store").rglob("*.block"))) == 3 + 4 * 3 * 2
+
+
+def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path):
+    candidates = {"correct": ToyCandidate(), "lethal": Lethal(file=str(tmp_path / "never"), once=False)}
+    settings = SETTINGS | {"controls": False}
+    remote = mb.run(Toy(), candidates, backend="dask", address=cluster.scheduler_address, **settings)
+    assert "its worker process died" in remote.failures["lethal"]
+    alone = mb.run(Toy(), {"correct": ToyCandidate()}, **settings)
+    pd.testing.assert_frame_equal(remote.scores, alone.scores, check_exact=True)
+
+
+def test_a_cluster_that_lost_all_its_workers_ends_the_run(monkeypatch):
+    monkeypatch.setattr("mira_bench.engines.PATIENCE", 1)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        results = Engine(1, "dask", cluster.scheduler_address).map(abs, [(-n,) for n in range(10)])
+        assert next(results) in range(10)
+        cluster.scale(0)
+        with pytest.raises(mb.UsageError, match="no workers for 1 s"):
+            list(results)
 
 
 def test_addresses_and_backends_that_cannot_be(monkeypatch):
