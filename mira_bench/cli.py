@@ -4,8 +4,8 @@ __all__ = ["main"]
 
 import argparse
 import dataclasses
-import difflib
 import logging
+import os
 import re
 import sys
 import time
@@ -138,13 +138,13 @@ def _collect(arguments: Sequence[str]) -> int:
 def _paper(arguments: Sequence[str]) -> int:
     from .cli_paper import main as paper_verb
 
-    return paper_verb(arguments, lambda words: _check_keys(words) or _hydra(words))
+    return paper_verb(arguments, _hydra)
 
 
 def _reference(arguments: Sequence[str]) -> int:
     from .cli_reference import main as reference_verb
 
-    return reference_verb(arguments, _check_keys, _make)
+    return reference_verb(arguments, _make)
 
 
 def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
@@ -308,10 +308,13 @@ def _check_files(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) ->
 def _hydra(arguments: Sequence[str]) -> int:
     import hydra
     from hydra.core.hydra_config import HydraConfig
+    from hydra.errors import HydraException
     from hydra.types import RunMode
 
+    from .cli_keys import check, explain
     from .sweep import is_sweep, perform, prepare
 
+    check(arguments)
     codes: list[int] = []
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
@@ -338,12 +341,14 @@ def _hydra(arguments: Sequence[str]) -> int:
     # Hydra would take normal(-5,1) for a function of its own.
     law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
     words = [law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments]
+    words.sort(key=lambda word: word not in ("-m", "--multirun"))  # between settings, Hydra would not read the rest
     sys.argv = [sys.argv[0], *(prepare(words, codes) if is_sweep(words) and "dry=true" not in words else words)]
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
     try:
         job()
+    except HydraException as error:
+        raise UsageError(explain(error)) from error
     except SystemExit as stop:
-        if not codes and stop.code not in (0, None):
-            return USAGE  # Hydra refused the config and said what exists
         return int(stop.code or 0) if not codes else max(codes)
     return max(codes, default=OK)
 
@@ -368,23 +373,6 @@ def _guard(work: Any) -> int:
         return FAILED
 
 
-def _check_keys(arguments: Sequence[str]) -> int:
-    r"""Refuses keys that nothing reads. Hydra would advise to add them with a plus, and then nothing happens."""
-    from importlib import resources
-
-    from omegaconf import OmegaConf
-
-    text = (resources.files("mira_bench.configs") / "config.yaml").read_text(encoding="utf-8")
-    known = [*map(str, OmegaConf.create(text)), "task", "metric", "candidate", "experiment"]
-    for argument in arguments:
-        key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
-        if key and not argument.startswith("-") and key[1] not in known:
-            close = difflib.get_close_matches(key[1], known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
-            raise UsageError(f"there is no key {key[1]!r}; {hint}")
-    return OK
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
@@ -405,4 +393,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mira_bench: there is no verb {word!r}; there are: {', '.join(verbs)}", file=sys.stderr)
         print("Settings are written key=value, for example task=gaussian. See --help.", file=sys.stderr)
         return USAGE
-    return _guard(lambda: _check_keys(arguments) or _hydra(arguments))
+    return _guard(lambda: _hydra(arguments))

@@ -13,6 +13,7 @@ import numpy as np
 
 from ._version import __version__
 from .candidate import Draws
+from .cli_keys import check, explain
 from .engines import Engine
 from .errors import UsageError
 from .fiducials import Fiducials
@@ -34,7 +35,7 @@ def _compose(task: str, words: Sequence[str]) -> "DictConfig":
         with initialize_config_module("mira_bench.configs", version_base="1.3"):
             return compose("config", [f"task={task}", *words])
     except HydraException as error:
-        raise UsageError(" ".join(str(error).split())) from error
+        raise UsageError(explain(error)) from error
 
 
 def _plan(task: str, cfg: "DictConfig", make: Callable[[Any], Any]) -> Plan:
@@ -68,14 +69,11 @@ def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws]:
     return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told)
 
 
-def main(
-    arguments: Sequence[str], check: Callable[[Sequence[str]], int], make: Callable[["DictConfig"], Any]
-) -> int:  # fmt: skip
+def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
     r"""Makes references.
 
     Arguments:
         arguments: The words after the verb.
-        check: Refuses keys that do not exist.
         make: Makes the object that a config describes.
     """
 

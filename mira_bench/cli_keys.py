@@ -1,0 +1,46 @@
+r"""Keys of the command line that nothing reads are refused, with the one that was meant or all that exist."""
+
+__all__ = ["check", "explain"]
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from importlib import resources
+
+from .errors import UsageError
+
+
+def check(arguments: Sequence[str]) -> None:
+    r"""Refuses unknown keys of the top level. Hydra would advise to add them with a plus, and then nothing happens."""
+    from omegaconf import OmegaConf
+
+    text = (resources.files("mira_bench.configs") / "config.yaml").read_text(encoding="utf-8")
+    known = [*map(str, OmegaConf.create(text)), "task", "metric", "candidate", "experiment"]
+    for argument in arguments:
+        key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
+        if key and not argument.startswith("-") and key[1] not in known:
+            raise UsageError(f"there is no key {key[1]!r}; {_hint(key[1], known)}")
+
+
+def explain(error: Exception) -> str:
+    r"""Returns what Hydra has against a config, with the keys that exist beside one that does not."""
+    from hydra.errors import MissingConfigException
+    from omegaconf import DictConfig
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+
+    if isinstance(error, MissingConfigException) and error.options:
+        file = str(error.missing_cfg_file)
+        group, _, name = file.rpartition("/") if file.startswith("hydra/") else file.partition("/")
+        return f"there is no {group} {name!r}; {_hint(name, error.options)}"
+    cause = error.__cause__
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
+        path = str(cause.full_key)
+        known = [str(key) for key in cause.parent_node if key not in ("_target_", "_partial_")]
+        parent, _, key = path.rpartition(".")
+        return f"there is no key {path!r}; {_hint(key, known) if known else f'{parent!r} has no keys of its own'}"
+    return "\n".join(line.rstrip() for line in str(error).splitlines() if line.strip())
+
+
+def _hint(key: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(key, known := sorted(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
