@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from .candidate import Candidate
 from .engines import Engine
-from .errors import UsageError
+from .errors import SimulationError, UsageError
 from .progress import Progress
 from .streams import generator
 
@@ -97,6 +97,9 @@ def _fit(
             state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
             plan.store.put(spec, state)
         return name, state, "", time.perf_counter() - start
+    except SimulationError as error:
+        # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.
+        raise SimulationError(f"training of candidate {name!r}: {error}") from error
     except Exception as error:
         return name, None, reason_of(error), time.perf_counter() - start
 
