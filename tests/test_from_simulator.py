@@ -1,7 +1,10 @@
 r"""A user's prior and simulator as a task, in Python and from a file."""
 
 import pickle
+import re
+import shlex
 import sys
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -337,3 +340,18 @@ def test_a_file_that_returns_no_posterior(elsewhere, capsys):
     (elsewhere / "mine.py").write_text(MINE)
     assert main([*SMALL, "candidates=[mine.py:number]"]) == 1
     assert "int" in capsys.readouterr().err
+
+
+def test_the_example_of_given(elsewhere, monkeypatch):
+    python, yaml, command = re.findall(r"```(?:python|yaml|bash)\n(.*?)```", textwrap.dedent(Given.__doc__), re.S)
+    (elsewhere / "conf" / "candidate").mkdir(parents=True)
+    (elsewhere / "conf" / "candidate" / "mine.yaml").write_text(textwrap.dedent(yaml))
+    (elsewhere / "my_posterior.py").write_text(textwrap.dedent(python))
+    monkeypatch.syspath_prepend(elsewhere)  # as python -m does
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "mira_bench"]
+    few = ["fiducials=200", "samples=40", "metrics=[mira]", "controls=false", "progress=false", "out=here"]
+    assert main([*words[3:], *few]) == 0
+    scores = pd.read_csv(elsewhere / "here" / "summary.csv").set_index("candidate")
+    assert abs(scores.score["mine"] - scores.expected["mine"]) < 4 * scores.stderr["mine"]
+    assert "exact" in scores.index
