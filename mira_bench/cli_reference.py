@@ -58,7 +58,7 @@ def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws, bool]:
 
 
 def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws, int]:
-    r"""Makes all blocks, or takes those that are in the store, and counts the fiducials of the latter."""
+    r"""Makes all blocks, or takes those that are in the store, and counts the posteriors of the latter."""
     units = engine.map(_unit, ((plan, block) for block in plan.blocks))
     parts = sorted(units, key=lambda part: part[0])
     draws = [part[2] for part in parts]
@@ -66,7 +66,7 @@ def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws, int]:
     evidences = [d.log_evidence for d in draws if d.log_evidence is not None]
     evidence = np.concatenate(evidences) if evidences else None
     values = np.concatenate([np.asarray(d.values) for d in draws])
-    found = sum(len(part[1]) for part in parts if part[3])
+    found = plan.size * sum(part[3] for part in parts)
     return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told), found
 
 
@@ -112,7 +112,7 @@ def main(
         start = time.perf_counter()
         fiducials, draws, known = _generate(plan, Engine(cfg.workers, **cfg.parallel))
         seconds = time.perf_counter() - start
-        found, made = found + known, made + len(fiducials) - known
+        found, made = found + known, made + plan.size * len(plan.blocks) - known
         told = draws.diagnostics
         rhat = f"{told['rhat'].max():.4f}" if "rhat" in told else "exact"
         ess = f"{told['ess_bulk'].min():.0f}" if "ess_bulk" in told else "exact"
@@ -132,7 +132,7 @@ def main(
 def _print_use(made: int, found: int, cfg: "DictConfig", tasks: Sequence[str], words: Sequence[str]) -> None:
     r"""Says where references are, and how a run finds them."""
     kept = f"They are in the store {cfg.store}" if cfg.store is not None else "store=null: nothing was kept"
-    print(f"Posteriors with reference samples: {made} made, {found} found already. {kept}.")
+    print(f"Reference posteriors, in whole blocks: {made} made, {found} found already. {kept}.")
     if cfg.store is not None:
         command = " ".join(["python -m mira_bench", f"task={tasks[0]}", *words, "'metrics=[mira,c2st,mmd]'"])
         print(f"Metrics that compare with a reference take them from there, for these settings: {command}")

@@ -44,7 +44,8 @@ class _Time(TextColumn):
 
     def render(self, task: Bar) -> Text:
         left = task.fields.get("left")
-        seconds, word = (task.elapsed, "") if task.finished or left is None else (left, " left")
+        elapsed = task.finished_time if task.finished else task.elapsed
+        seconds, word = (elapsed, "") if task.finished or left is None else (left, " left")
         return Text("" if seconds is None else f"{_clock(seconds)}{word}")
 
 

@@ -2,6 +2,7 @@ r"""The table of methods on a terminal: what remains if they are trained again, 
 
 __all__ = ["console_methods", "display_methods", "explain_methods"]
 
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ def _network(row: Any, which: str) -> str:
 
 def _verdicts(row: Any) -> str:
     words = Counter(row.verdicts.split("; ") if row.verdicts else [])
-    if not row.networks:
+    if not row.networks or set(words) <= {DASH}:
         return next(iter(words), DASH)
     return "\n".join(f"{count} {word}" for word, count in words.most_common())
 
@@ -99,4 +100,7 @@ def explain_methods(methods: pd.DataFrame, rank_by: str, width: int) -> str:
         "verdicts": "how many of its networks have which verdict",
     }
     columns = _fitting(display_methods(methods), width).columns
-    return "\n".join(f"  {title:<14} {lines[title]}" for title in columns)
+    return "\n".join(
+        textwrap.fill(lines[title], width, initial_indent=f"  {title:<14} ", subsequent_indent=" " * 17)
+        for title in columns
+    )
