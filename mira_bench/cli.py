@@ -2,7 +2,6 @@ r"""The command line: no verb is a Hydra run, verbs are for the rest."""
 
 __all__ = ["main"]
 
-import argparse
 import dataclasses
 import logging
 import os
@@ -67,48 +66,10 @@ Keys that every task takes
 """
 
 
-def _configs(group: str) -> list[str]:
-    from importlib import resources
-
-    folder = resources.files("mira_bench.configs") / group
-    if not folder.is_dir():
-        return []
-    found = [f.name.removesuffix(".yaml") for f in folder.iterdir() if f.name.endswith(".yaml")]
-    for inner in folder.iterdir():
-        if inner.is_dir() and not inner.name.startswith("_"):
-            found += [f"{inner.name}/{name}" for name in _configs(f"{group}/{inner.name}")]
-    return sorted(found)
-
-
-def _task_candidates(task: str) -> list[str]:
-    from importlib import resources
-
-    from omegaconf import OmegaConf
-
-    text = (resources.files("mira_bench.configs") / "task" / f"{task}.yaml").read_text(encoding="utf-8")
-    config = OmegaConf.create(text)
-    return [] if OmegaConf.is_missing(config, "candidates") else list(config.candidates)
-
-
-def _listing(what: str | None = None) -> str:
-    parts = {
-        "tasks": [f"  {task}" for task in _configs("task")],
-        "candidates": [
-            f"  for every task: {', '.join(_configs('candidate'))}",
-            *(f"  {task}: {', '.join(_task_candidates(task))}" for task in _configs("task")),
-        ],
-        "metrics": [f"  {metric}" for metric in _configs("metric")],
-        "experiments": [f"  {experiment}" for experiment in _configs("experiment")],
-    }
-    chosen = parts if what is None else {what: parts[what]}
-    return "\n".join("\n".join([title.capitalize(), *lines]) for title, lines in chosen.items())
-
-
 def _list(arguments: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(prog="mira-bench list", description="What exists.")
-    parser.add_argument("what", nargs="?", choices=["tasks", "candidates", "metrics", "experiments"])
-    print(_listing(parser.parse_args(arguments).what))
-    return OK
+    from .cli_list import main as list_verb
+
+    return list_verb(arguments)
 
 
 def _store(arguments: Sequence[str]) -> int:
@@ -220,7 +181,11 @@ def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
 def _dry(cfg: "DictConfig", task_name: str) -> int:
     from .estimate import estimate
 
-    cost = estimate(**_arguments(cfg, task_name))
+    def say(line: str) -> None:
+        if cfg.progress:
+            print(f"{line} ...", file=sys.stderr, flush=True)
+
+    cost = estimate(**_arguments(cfg, task_name), report=say)
     print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
     for name, one in cost.trainings.items():
         what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
@@ -382,8 +347,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments and arguments[0] in verbs:
         return _guard(lambda: verbs[arguments[0]](arguments[1:]))
     if any(a in ("-h", "--help", "help") for a in arguments):
+        from .cli_list import listing
+
         print(HELP)
-        print(_listing())
+        print(listing())
         return OK
     if "--version" in arguments:
         print(f"mira_bench {__version__}")

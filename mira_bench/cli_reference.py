@@ -49,16 +49,17 @@ def _plan(task: str, cfg: "DictConfig", make: Callable[[Any], Any]) -> Plan:
     )  # fmt: skip
 
 
-def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws]:
+def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws, bool]:
+    found = plan.spec("reference", block, samples=plan.samples) in plan.store
     fiducials, count = simulate(plan, block), plan.count(block)
     draws = draw_reference(plan, block, fiducials)
     evidence = None if draws.log_evidence is None else draws.log_evidence[:count]
     told = {key: value[:count] for key, value in draws.diagnostics.items()}
-    return block, fiducials[:count], Draws(draws.values[:count], evidence, told)
+    return block, fiducials[:count], Draws(draws.values[:count], evidence, told), found
 
 
-def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws]:
-    r"""Makes all blocks, or takes those that are in the store."""
+def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws, int]:
+    r"""Makes all blocks, or takes those that are in the store, and counts the posteriors of the latter."""
     units = engine.map(_unit, ((plan, block) for block in plan.blocks))
     parts = sorted(units, key=lambda part: part[0])
     draws = [part[2] for part in parts]
@@ -66,7 +67,8 @@ def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws]:
     evidences = [d.log_evidence for d in draws if d.log_evidence is not None]
     evidence = np.concatenate(evidences) if evidences else None
     values = np.concatenate([np.asarray(d.values) for d in draws])
-    return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told)
+    found = plan.size * sum(part[3] for part in parts)
+    return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told), found
 
 
 def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
@@ -101,12 +103,14 @@ def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
     if not tasks:
         raise UsageError("which task? For example: reference task=slcp")
     rows = []
+    made = found = 0
     for task in tasks:
         cfg = _compose(task, words)
         plan = _plan(task, cfg, make)
         start = time.perf_counter()
-        fiducials, draws = _generate(plan, Engine(cfg.workers, **cfg.parallel))
+        fiducials, draws, known = _generate(plan, Engine(cfg.workers, **cfg.parallel))
         seconds = time.perf_counter() - start
+        found, made = found + known, made + plan.size * len(plan.blocks) - known
         told = draws.diagnostics
         rhat = f"{told['rhat'].max():.4f}" if "rhat" in told else "exact"
         ess = f"{told['ess_bulk'].min():.0f}" if "ess_bulk" in told else "exact"
@@ -117,7 +121,19 @@ def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
             facts |= {"command": f"python -m mira_bench reference task={task} {' '.join(words)}".strip()}
             save(Reference(fiducials, draws, facts), chosen.ship / f"{task}.npz")
     _print(rows)
+    _print_use(made, found, cfg, tasks, words)
+    if chosen.ship is not None:
+        print(f"Copies to take along: {', '.join(str(chosen.ship / f'{task}.npz') for task in tasks)}")
     return 0
+
+
+def _print_use(made: int, found: int, cfg: "DictConfig", tasks: Sequence[str], words: Sequence[str]) -> None:
+    r"""Says where references are, and how a run finds them."""
+    kept = f"They are in the store {cfg.store}" if cfg.store is not None else "store=null: nothing was kept"
+    print(f"Reference posteriors, in whole blocks: {made} made, {found} found already. {kept}.")
+    if cfg.store is not None:
+        command = " ".join(["python -m mira_bench", f"task={tasks[0]}", *words, "'metrics=[mira,c2st,mmd]'"])
+        print(f"Metrics that compare with a reference take them from there, for these settings: {command}")
 
 
 def _print(rows: Sequence[tuple[str, ...]]) -> None:

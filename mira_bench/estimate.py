@@ -4,7 +4,7 @@ __all__ = ["Estimate", "estimate"]
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,19 +51,21 @@ def estimate(
     device: str | None = None,
     name: str | None = None,
     seeds: int = 1,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
     r"""Times the first and the last block of every candidate and returns what the whole run would cost.
 
     The first block costs more than the later ones, because some nulls are found on the first fiducials only. Nothing
-    is stored. The arguments are those of `run`.
+    is stored. The arguments are those of `run`; `report` is told what is being timed, a line at a time.
     """
 
     plan = make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name, seeds)
     check_plan(plan, workers, "tiers")
     plan = dataclasses.replace(plan, candidates=split(plan)[0])
-    trainings = _rehearse(plan)
+    trainings = _rehearse(plan, report)
     plan = dataclasses.replace(plan, fits={key: one.state for key, one in trainings.items()})
     ends = sorted({0, plan.blocks[-1]})
+    report(f"timing simulations: {plan.size * len(ends)} fiducials")
     start = time.perf_counter()
     parts = {block: simulate(plan, block) for block in ends}
     simulation = (time.perf_counter() - start) / len(ends) * len(plan.blocks)
@@ -71,6 +73,7 @@ def estimate(
     # Truths that were not simulated are stood in for: only the range of all of them matters here.
     truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
     scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
+    report("compiling or loading the kernels")
     _warm_up(plan, scaling)
     seconds: dict[str, float] = {}
     disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
@@ -81,6 +84,7 @@ def estimate(
             seconds[label] = seconds[timed[method]]
             continue
         timed[method] = label
+        report(f"timing {method}: samples and scores of {sum(map(plan.count, ends))} of {plan.fiducials} fiducials")
         spent = {}
         for block in ends:
             _, _, outcomes, reason, spent[block] = work(plan, label, block, parts[block], scaling)
@@ -99,7 +103,7 @@ def estimate(
     return Estimate(seconds, total, disk, trainings)
 
 
-def _rehearse(plan: Plan) -> dict[str, Rehearsal]:
+def _rehearse(plan: Plan, report: Callable[[str], None]) -> dict[str, Rehearsal]:
     r"""Finds out what training costs, once for all networks of a method."""
     found: dict[str, Rehearsal] = {}
     for label, training in plan.trainings.items():
@@ -108,7 +112,9 @@ def _rehearse(plan: Plan) -> dict[str, Rehearsal]:
             continue
         if training.method not in found:
             rng = generator(plan.seed, "rehearsal", plan.name)
-            if hasattr(candidate, "rehearse"):
+            short = hasattr(candidate, "rehearse")
+            report(f"timing the training of {training.method}: {'a few epochs' if short else 'all of it'}")
+            if short:
                 found[training.method] = candidate.rehearse(plan.task, rng)
             else:
                 start = time.perf_counter()

@@ -1,6 +1,6 @@
 r"""Fiducials: the truths and observations that all candidates are scored on."""
 
-__all__ = ["Fiducials"]
+__all__ = ["Fiducials", "name_vector", "refuse_bad_data"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Array, as_array, flat
-from .errors import UsageError
+from .errors import SimulationError, UsageError
+
+SHOWN = 6  # parameters of a vector that an error shows
+CURE = (
+    "bound the prior, or give one that rejects such vectors (a function of count and rng may): "
+    "a simulator may neither raise nor return nan or inf"
+)
 
 
 @dataclass(frozen=True)
@@ -58,3 +64,38 @@ class Fiducials:
             return None if values[0] is None else np.concatenate(values)
 
         return Fiducials(join("y"), join("x"), join("group"))
+
+
+def name_vector(y: NDArray, names: Sequence[str] | None = None) -> str:
+    r"""Returns one parameter vector in words, cut if it is long: `a = 0.12, b = 3.4`.
+
+    Example:
+        >>> name_vector(np.array([0.125, 3.0]), ["a", "b"]), name_vector(np.arange(8.0))
+        ('a = 0.125, b = 3', 'y = (0, 1, 2, 3, 4, 5, ...)')
+    """
+
+    values = [f"{value:.4g}" for value in np.ravel(y)[:SHOWN]]
+    rest = [] if np.size(y) <= SHOWN else ["..."]
+    if names is None or len(names) != np.size(y):
+        return f"y = ({', '.join([*values, *rest])})"
+    return ", ".join([*(f"{name} = {value}" for name, value in zip(names, values, strict=False)), *rest])
+
+
+def refuse_bad_data(y: NDArray, x: NDArray, names: Sequence[str] | None = None, lead: str = "") -> None:
+    r"""Raises a sentence that names the first parameters whose data are not finite.
+
+    Arguments:
+        y: The parameters, with shape $(L, *event)$.
+        x: Their data, with shape $(L, *data)$.
+        names: The names of the parameters.
+        lead: The first words of the sentence.
+    """
+
+    values = flat(x, 1)
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if len(bad):
+        first = values[bad[0]]
+        raise SimulationError(
+            f"{lead}the simulated data are {first[~np.isfinite(first)][0]} at {name_vector(y[bad[0]], names)} "
+            f"({len(bad)} of {len(values)} parameter vectors in this batch); {CURE}"
+        )

@@ -6,12 +6,17 @@ each on simulations of its own. Candidates with the same training seed learn fro
 
 __all__ = ["State", "Training", "expand", "fit_all", "learns", "reason_of"]
 
+import json
 import logging
+import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +25,7 @@ from numpy.typing import NDArray
 
 from .candidate import Candidate
 from .engines import Engine
-from .errors import UsageError
+from .errors import SimulationError, UsageError
 from .progress import Progress
 from .streams import generator
 
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mira_bench")
 
 State = Mapping[str, NDArray]
+LOOK = 1.0  # seconds between two looks at how far workers are
 
 
 @dataclass(frozen=True)
@@ -82,21 +88,58 @@ def _silent(what: str, done: int, total: int | None) -> None:
     pass
 
 
+@dataclass(frozen=True)
+class _Diary:
+    r"""The report of a worker, which cannot reach the bars: a small file that the process that has them reads."""
+
+    file: Path
+
+    def __call__(self, what: str, done: int, total: int | None) -> None:
+        with suppress(OSError):
+            self.file.write_text(json.dumps([what, done, total]), encoding="utf-8")
+
+
+@contextmanager
+def _reading(progress: Progress, names: Iterable[str]) -> Iterator[dict[str, _Diary]]:
+    r"""Shows what workers write into their diaries, once a second."""
+    done = threading.Event()
+    with tempfile.TemporaryDirectory(prefix="mira_bench_") as folder:
+        diaries = {name: _Diary(Path(folder, str(i))) for i, name in enumerate(names)}
+
+        def read() -> None:
+            while not done.wait(LOOK):
+                for name, diary in diaries.items():
+                    with suppress(OSError, ValueError):  # not there yet, or half written
+                        progress.tell(name, *json.loads(diary.file.read_text(encoding="utf-8")))
+
+        reader = threading.Thread(target=read, daemon=True)
+        reader.start()
+        try:
+            yield diaries
+        finally:
+            done.set()
+            reader.join()
+
+
 def _fit(
     plan: "Plan", name: str, report: Callable[[str, int, int | None], None]
 ) -> tuple[str, State | None, str, float]:
-    r"""Returns the state of a fitted candidate, from the store or fresh; a failure is a reason, not an exception."""
+    r"""Returns the state of a fitted candidate, from the store (after 0 s) or fresh; a failure is a reason."""
     start = time.perf_counter()
     try:
         spec = plan.fit_spec(name)
-        state: State | None = plan.store.get(spec)
-        if state is None:
-            # The name of the candidate is no part of the stream: all methods learn from the same simulations.
-            rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
-            candidate: Any = plan.candidates[name]
-            state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
-            plan.store.put(spec, state)
+        stored = plan.store.get(spec)
+        if stored is not None:
+            return name, stored, "", 0.0
+        # The name of the candidate is no part of the stream: all methods learn from the same simulations.
+        rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
+        candidate: Any = plan.candidates[name]
+        state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
+        plan.store.put(spec, state)
         return name, state, "", time.perf_counter() - start
+    except SimulationError as error:
+        # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.
+        raise SimulationError(f"training of candidate {name!r}: {error}") from error
     except Exception as error:
         return name, None, reason_of(error), time.perf_counter() - start
 
@@ -117,10 +160,14 @@ def fit_all(
     seconds: dict[str, float] = {}
     waiting = [name for name in plan.candidates if name in plan.trainings]
 
+    def report(name: str) -> Callable[[str, int, int | None], None]:
+        if engine.here:
+            return partial(progress.tell, name)
+        return _silent if engine.remote else diaries[name]
+
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         for name in names:
-            # A worker cannot reach the bars of this process: they move when it is done.
-            yield plan, name, partial(progress.tell, f"fit {name}") if engine.here else _silent
+            yield plan, name, report(name)
 
     def results() -> Iterator[tuple[str, State | None, str, float]]:
         try:
@@ -135,16 +182,15 @@ def fit_all(
                 except BrokenProcessPool:
                     yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
 
-    for name in waiting:
-        progress.add(f"fit {name}", 1)
-    for name, state, reason, spent in results():
-        seconds[name] = spent
-        if state is None:
-            log.error("candidate %s failed to fit: %s", name, reason)
-            progress.fail(f"fit {name}")
-            failures[name] = reason.splitlines()[0]
-        else:
-            log.info("candidate %s is fitted, %.1f s", name, spent)
-            states[name] = state
-            progress.finish(f"fit {name}")
+    progress.add_trainings(waiting)
+    with _reading(progress, waiting) as diaries:
+        for name, state, reason, spent in results():
+            seconds[name] = spent
+            if state is None:
+                log.error("candidate %s failed to fit: %s", name, reason)
+                failures[name] = reason.splitlines()[0]
+            else:
+                log.info("candidate %s: %s", name, f"trained in {spent:.1f} s" if spent else "training from the store")
+                states[name] = state
+            progress.trained(name, failed=state is None)
     return states, failures, seconds

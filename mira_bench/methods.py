@@ -21,12 +21,13 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from .ranking import TIE_LEVEL, Standing
+from .ranking import TIE_LEVEL, Standing, order, verdict
 from .statistics import FEW_FIDUCIALS, holm
 
 COLUMNS = [
     "method", "networks", "failed", "tiers", "mira", "mira_stderr", "mira_spread", "mira_total", "energy",
-    "energy_stderr", "energy_spread", "energy_total", "tied", "tied_p",
+    "energy_stderr", "energy_spread", "energy_total", "tied", "tied_p", "best", "best_score", "worst", "worst_score",
+    "verdicts",
 ]  # fmt: skip
 
 
@@ -98,12 +99,25 @@ def _tier(networks: Sequence[Standing]) -> str:
     return tiers[len(tiers) // 2]
 
 
+def _extremes(networks: Sequence[Standing], rank_by: str) -> dict[str, object]:
+    r"""The best and the worst network, with the score that orders them (tiers come first)."""
+    if len(networks) < 2:
+        return {}
+    found: dict[str, object] = {}
+    ordered = order(networks, rank_by)
+    for key, one in (("best", ordered[0]), ("worst", ordered[-1])):
+        result = one.mira if rank_by == "mira" or one.energy is None else one.energy
+        found |= {key: one.name, f"{key}_score": math.nan if result is None else result.score}
+    return found
+
+
 def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.DataFrame:
     r"""Returns one row per method, best first: its mean, the two errors, and whether it is tied with the best.
 
     Candidates that were not trained stand beside them as methods without a spread. The order is that of the ranking
     (the tier of the middle network, then energy; or the distance of MIRA from its expectation), and what orders is
-    compared. Networks that failed are counted and left out.
+    compared. Networks that failed are counted and left out; tiers and verdicts are in the order of the others. A spread
+    of zero is one that is not resolved: the networks differ no more than the error over fiducials explains.
     """
 
     groups: dict[str, list[Standing]] = {}
@@ -116,6 +130,7 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
         good = [s for s in group if s.failure is None]
         row: dict[str, object] = {"method": name, "networks": len(good) if group[0].method else 0}
         row |= {"failed": len(group) - len(good), "tiers": "".join(s.tier for s in good)}
+        row |= {"verdicts": "; ".join(verdict(s)[0] for s in good)} | _extremes(good, rank_by)
         key: tuple[object, ...] = (math.inf, "Z")
         for metric in ("mira", "energy"):
             values = _values(good, metric)

@@ -3,7 +3,7 @@ r"""The contract of a metric: observe blocks of fiducials one by one, then reduc
 __all__ = ["MISSING", "Block", "Metric", "Record", "Scores", "whole_block"]
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -123,8 +123,8 @@ class Scores:
     expected: float = np.nan
     pvalue: float = np.nan
     note: str = ""
-    per_fiducial: NDArray[np.float64] | None = None
-    result: Any = None
+    per_fiducial: NDArray[np.float64] | None = field(default=None, repr=False)
+    result: Any = field(default=None, repr=False)
 
 
 # What a block may lack, and how that is said in the table.

@@ -3,8 +3,9 @@ r"""Progress: on a terminal a bar per candidate and the time left for all of the
 __all__ = ["Progress", "watched"]
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
@@ -42,7 +43,9 @@ class _Time(TextColumn):
         super().__init__("")
 
     def render(self, task: Bar) -> Text:
-        seconds, word = (task.elapsed, "") if task.finished else (task.fields.get("left"), " left")
+        left = task.fields.get("left")
+        elapsed = task.finished_time if task.finished else task.elapsed
+        seconds, word = (elapsed, "") if task.finished or left is None else (left, " left")
         return Text("" if seconds is None else f"{_clock(seconds)}{word}")
 
 
@@ -53,6 +56,7 @@ def _clock(seconds: float) -> str:
 
 
 EVERYTHING = "all"
+TRAININGS = "trainings"
 QUIET = 60  # seconds between two lines where there is no terminal
 
 
@@ -71,6 +75,9 @@ class Progress:
         self._workers = workers
         self._done: dict[str, int] = {}
         self._total: dict[str, int] = {}
+        self._unfinished: dict[str, str] = {}  # how far the networks are that are not trained yet
+        self._begun = 0.0
+        self._lock = threading.Lock()
         self._cost: dict[str, tuple[float, int]] = {}  # seconds, and the fiducials that took them
         self._lines = enabled and not console.is_terminal
         self._tick = self._said = time.monotonic()
@@ -148,25 +155,52 @@ class Progress:
         each = sum(s for s, _ in known) / max(sum(n for _, n in known), 1)
         return (self._total[name] - self._done[name]) * each / self._workers
 
-    def tell(self, name: str, what: str, done: int, total: int | None) -> None:
-        r"""Shows on a bar how far a training is: `done` of `total` simulations, then epochs."""
-        if self._lines and time.monotonic() - self._said > QUIET:
-            self._said = time.monotonic()
-            print(f"{name}: {done}{f' of {total}' if total else ''} {what}", file=sys.stderr)
-        if self._bars is not None:
-            bar, label = self._ids[name], f"{name}, {what}"
-            if self._bars.tasks[bar].description != label:  # another thing is counted, at another rate
-                self._bars.reset(bar, total=total, description=label)  # type: ignore[arg-type]
-            self._bars.update(bar, completed=done, total=total)  # type: ignore[arg-type]
+    def add_trainings(self, names: Sequence[str]) -> None:
+        r"""Adds a bar for each training, and one that counts those that are done if there are several."""
+        for name in names:
+            self.add(f"fit {name}", 1)
+        self._begun, self._unfinished = time.monotonic(), dict.fromkeys(names, "")
+        if self._bars is not None and len(names) > 1:
+            self._ids[TRAININGS] = self._bars.add_task(TRAININGS, total=len(names))
 
-    def finish(self, name: str) -> None:
-        r"""Fills the bar of a training."""
-        self._done[name] = self._total[name]
+    def tell(self, name: str, what: str, done: int, total: int | None) -> None:
+        r"""Shows how far a training is: `done` of `total` simulations, then epochs."""
+        with self._lock:  # another thread may tell it
+            if name not in self._unfinished:  # it is done, and this is old news
+                return
+            self._unfinished[name] = f"{done}{f' of {total}' if total else ''} {what}"
+            if self._lines and time.monotonic() - self._said > QUIET:
+                self._said = time.monotonic()
+                print(self._sentence(), file=sys.stderr)
+            if self._bars is not None:
+                bar, label = self._ids[f"fit {name}"], f"fit {name}, {what}"
+                if self._bars.tasks[bar].description != label:  # another thing is counted, at another rate
+                    self._bars.reset(bar, total=total, description=label)  # type: ignore[arg-type]
+                self._bars.update(bar, completed=done, total=total)  # type: ignore[arg-type]
+
+    def _sentence(self) -> str:
+        r"""Which networks are being trained, and how many are done, in a line."""
+        count = sum(name.startswith("fit ") for name in self._total)
+        now = ", ".join(f"{name} ({far})" for name, far in self._unfinished.items() if far) or "..."
+        elapsed = _clock(time.monotonic() - self._begun)
+        return f"training: {now}; {count - len(self._unfinished)} of {count} done, {elapsed}"
+
+    def trained(self, name: str, failed: bool = False) -> None:
+        r"""Fills the bar of a training, or marks it as failed."""
+        with self._lock:
+            self._unfinished.pop(name, None)
+        bar = f"fit {name}"
+        if failed:
+            self.fail(bar)
+        else:
+            self._done[bar] = self._total[bar]
         if self._bars is not None:
-            bar = self._ids[name]
-            self._bars.start_task(bar)  # type: ignore[arg-type]
-            self._bars.update(bar, description=name, completed=1, total=1)  # type: ignore[arg-type]
-            self._bars.stop_task(bar)  # type: ignore[arg-type]
+            if not failed:
+                self._bars.start_task(self._ids[bar])  # type: ignore[arg-type]
+                self._bars.update(self._ids[bar], description=bar, completed=1, total=1)  # type: ignore[arg-type]
+                self._bars.stop_task(self._ids[bar])  # type: ignore[arg-type]
+            if TRAININGS in self._ids:
+                self._bars.advance(self._ids[TRAININGS], 1)  # type: ignore[arg-type]
 
     def fail(self, name: str) -> None:
         r"""Marks a bar whose candidate failed."""

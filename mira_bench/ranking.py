@@ -5,15 +5,15 @@ the ranks, and the prior is calibrated. So candidates are put into tiers first,
 
 - A: no miscalibration found (calibration p >= .01) and better than the prior by two standard errors;
 - B: informative, but miscalibrated;
-- C: no information, or failed;
+- C: no information, worse than the prior (by four standard errors), or failed;
 
 and ordered within a tier by the fair energy score, which is strictly proper.
 """
 
-__all__ = ["RANKINGS", "Standing", "order_key", "rank", "tie_words"]
+__all__ = ["RANKINGS", "TIERS", "Standing", "order", "order_key", "rank", "rule", "tie_words", "verdict"]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ from .streams import generator
 
 RANKINGS = ("tiers", "mira")
 TIE_LEVEL = 0.05
+TIERS = "tiers, then by energy score"
 SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
 
 COLUMNS = [
@@ -54,7 +55,7 @@ class Standing:
 
     name: str
     role: str = "candidate"
-    scores: Mapping[str, Scores] = field(default_factory=dict)
+    scores: Mapping[str, Scores] = field(default_factory=dict, repr=False)
     failure: str | None = None
     method: str | None = None
 
@@ -98,7 +99,7 @@ class Standing:
         return "A" if self.calibration.pvalue >= LEVEL else "B"
 
 
-def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
+def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, str]:
     r"""Returns the verdict and the tests that speak for it."""
     if standing.failure is not None:
         return "failed", standing.failure
@@ -116,7 +117,8 @@ def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
     if standing.informative is False:
         assert standing.energy is not None
         skill = f"skill {standing.energy.skill:+.3f} +- {standing.energy.skill_stderr:.3f}"
-        return "no information", f"{skill}; calibration p = {calibration.pvalue:.3f}"
+        words = "worse than the prior" if standing.energy.harmful else "no information"
+        return words, f"{skill}; calibration p = {calibration.pvalue:.3f}"
     if calibration.pvalue >= LEVEL:
         width = calibration.detectable_width
         if math.isnan(width):
@@ -135,7 +137,24 @@ def _verdict(standing: Standing, names: list[str] | None) -> tuple[str, str]:
     return "not uniform", spoke
 
 
-def _order(standings: list[Standing], rank_by: str) -> list[Standing]:
+def rule(standings: Sequence[Standing], rank_by: str) -> str:
+    r"""Returns by what the candidates are ordered, in words. Tiers need the metrics calibration and energy."""
+
+    scored = [s for s in standings if s.role == "candidate" and s.failure is None]
+    if rank_by == "tiers":
+        if all(s.calibration is not None and s.informative is not None for s in scored):
+            return TIERS
+        if any(s.energy is not None for s in scored):
+            blind = any(s.informative is False for s in scored)
+            return "energy score" + (", those without information last" if blind else "")
+    if any(s.mira is not None for s in scored):
+        return "the distance of MIRA from its expectation, the paper's order"
+    return "nothing: the order is the one in which they were given"
+
+
+def order(standings: Sequence[Standing], rank_by: str) -> list[Standing]:
+    r"""Returns the candidates, best first."""
+
     def distance(s: Standing) -> float:
         return math.inf if s.mira is None else abs(s.mira.score - s.mira.expected)
 
@@ -224,18 +243,18 @@ def rank(
 
     if rank_by not in RANKINGS:
         raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
-    ordered = _order([s for s in standings if s.role == "candidate"], rank_by)
-    by_mira = {s.name: i for i, s in enumerate(_order(ordered, "mira"), 1) if s.mira is not None}
+    ordered = order([s for s in standings if s.role == "candidate"], rank_by)
+    by_mira = {s.name: i for i, s in enumerate(order(ordered, "mira"), 1) if s.mira is not None}
     ties = _tied(ordered, rank_by, seed) if ordered else []
     rows = []
     for i, standing in enumerate([*ordered, *(s for s in standings if s.role != "candidate")]):
         ranked = i < len(ordered)
         mira, energy, calibration = standing.mira, standing.energy, standing.calibration
-        verdict, evidence = _verdict(standing, names)
+        word, evidence = verdict(standing, names)
         if standing.convergence is not None and len(standing.convergence.missed):
             evidence += f"; {standing.convergence.sentence}"
         row: dict[str, Any] = {"candidate": standing.name, "role": standing.role, "tier": standing.tier}
-        row |= {"verdict": verdict, "evidence": evidence}
+        row |= {"verdict": word, "evidence": evidence}
         if ranked:
             row |= {"tied": ties[i][0], "tied_p": ties[i][1], "mira_rank": by_mira.get(standing.name)}
             row |= {"rank": i + 1 if standing.failure is None else None}

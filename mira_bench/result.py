@@ -14,7 +14,7 @@ import pandas as pd
 
 from .errors import UsageError
 from .methods import methods
-from .ranking import Standing, rank
+from .ranking import TIERS, Standing, rank, rule
 from .report import tables
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class Result:
         seconds: The time spent on sampling and scoring, per candidate.
         warnings: What makes the scores less than they seem, one sentence each.
         pictures: Draws the task's own figures, by name, if it has any.
+        folder: Where it was saved last.
     """
 
     task: str
@@ -48,6 +49,27 @@ class Result:
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
+    folder: Path | None = field(default=None, init=False)
+
+    def __repr__(self) -> str:
+        scores = [one for s in self.standings for one in s.scores.values()]
+        samples = sorted({one.result.samples for one in scores if hasattr(one.result, "samples")})
+        parts: dict[str, object] = {"task": self.task, "candidates": [s.name for s in self.standings]}
+        lengths = [len(one.per_fiducial) for one in scores if one.per_fiducial is not None]
+        parts["fiducials"] = max(lengths, default=None)
+        parts["samples"] = samples[0] if len(samples) == 1 else samples or None
+        parts["folder"] = None if self.folder is None else str(self.folder)
+        return f"Result({', '.join(f'{key}={value!r}' for key, value in parts.items())})"
+
+    @property
+    def notice(self) -> str | None:
+        r"""By what candidates are ranked, if they were to be ranked by tiers and cannot."""
+        words = rule(self.standings, self.rank_by)
+        if self.rank_by != "tiers" or words == TIERS:
+            return None
+        lacking = [metric for metric in ("calibration", "energy") if metric not in self.metrics]
+        reason = f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
+        return f"there are no tiers {reason}; candidates are ranked by {words}"
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
@@ -120,6 +142,7 @@ class Result:
         except OSError as error:
             raise UsageError(f"the folder {path} cannot be written: {error}") from error
         self.save_figures(path / "figures")
+        object.__setattr__(self, "folder", path)
         return path
 
     def save_figures(self, folder: Path) -> None:

@@ -4,6 +4,7 @@ __all__ = ["SimulatorTask", "task_from_file", "task_from_simulator"]
 
 import inspect
 import logging
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, as_array, flat, refuse_non_finite
-from .errors import UsageError
-from .fiducials import Fiducials
+from .arrays import Array, as_array
+from .errors import SimulationError, UsageError
+from .fiducials import CURE, Fiducials, name_vector, refuse_bad_data
 from .identity import fingerprint, load_file
 from .priors import Prior, as_prior
 from .streams import forked, generator
@@ -22,6 +23,7 @@ from .task import BLOCK
 log = logging.getLogger("mira_bench")
 
 PROBES = (5, 7)  # batches of two sizes: only a simulator that takes batches follows both
+PATIENCE = 10  # seconds to count the parameter vectors that a simulator cannot do
 
 
 @dataclass(frozen=True)
@@ -37,22 +39,72 @@ class Style:
         return f"batches of parameters ({kind})" if self.batched else f"one parameter vector at a time ({kind})"
 
 
+class _RowError(Exception):
+    r"""The row of a batch that a simulator of single vectors raised at; the cause is what it raised."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+def _simulate(simulator: Callable[..., Any], style: Style, values: NDArray, rng: np.random.Generator) -> NDArray:
+    given: Any = values
+    if style.tensors:
+        import torch
+
+        given = torch.as_tensor(values, dtype=torch.float32)
+    made = simulator(given, rng) if style.takes_rng else simulator(given)
+    return np.asarray(as_array(made, "the simulator's data"))
+
+
 def _call(simulator: Callable[..., Any], style: Style, y: NDArray, rng: np.random.Generator) -> NDArray:
     r"""Simulates data for parameters $(n, d)$. Random states that the simulator may use by itself are forked."""
 
-    def one(values: NDArray) -> NDArray:
-        given: Any = values
-        if style.tensors:
-            import torch
-
-            given = torch.as_tensor(values, dtype=torch.float32)
-        made = simulator(given, rng) if style.takes_rng else simulator(given)
-        return np.asarray(as_array(made, "the simulator's data"))
-
     with forked(int(rng.integers(2**63)), "simulator"):
         if style.batched:
-            return one(y)
-        return np.stack([np.atleast_1d(one(row)) for row in y])
+            return _simulate(simulator, style, y, rng)
+        rows = []
+        for i, row in enumerate(y):
+            try:
+                rows.append(np.atleast_1d(_simulate(simulator, style, row, rng)))
+            except Exception as error:
+                raise _RowError(i) from error
+        return np.stack(rows)
+
+
+def _said(error: BaseException) -> str:
+    error = error.__cause__ or error if isinstance(error, _RowError) else error
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
+def _blame(
+    simulator: Callable[..., Any],
+    style: Style,
+    y: NDArray,
+    rng: np.random.Generator,
+    names: Sequence[str] | None,
+    error: Exception,
+) -> tuple[int, int, str]:
+    r"""Goes on one vector at a time; returns how many failed, how many were tried, and a sentence about the first."""
+    start = time.monotonic()
+    first = error.row if isinstance(error, _RowError) else None
+    failed, tried = (0, 0) if first is None else (1, first + 1)
+    with forked(int(rng.integers(2**63)), "simulator"):
+        for i in range(tried, len(y)):
+            if failed and time.monotonic() - start > PATIENCE:
+                break
+            tried += 1
+            try:
+                _simulate(simulator, style, y[i : i + 1] if style.batched else y[i], rng)
+            except Exception as other:
+                failed += 1
+                first, error = (i, other) if first is None else (first, error)
+    if first is None:
+        alone = "batched=False (task.model.batched=false) simulates one at a time"
+        return 0, tried, f"the simulator raises {_said(error)} for a batch, and for none of its {len(y)} alone; {alone}"
+    count = f"{failed} of {tried} parameter vectors" + (f" that were tried, of {len(y)}," if tried < len(y) else "")
+    where = name_vector(y[first], names)
+    return failed, tried, f"the simulator raises {_said(error)} at {where} ({count} in this batch); {CURE}"
 
 
 def _takes_rng(simulator: Callable[..., Any]) -> bool:
@@ -64,11 +116,14 @@ def _takes_rng(simulator: Callable[..., Any]) -> bool:
     return len(needed) > 1
 
 
-def _detect(simulator: Callable[..., Any], prior: Prior, batched: bool | None) -> Style:
+def _detect(
+    simulator: Callable[..., Any], prior: Prior, batched: bool | None, names: Sequence[str] | None
+) -> Style:  # fmt: skip
     r"""Finds out by trial how a simulator wants to be called."""
     takes_rng = _takes_rng(simulator)
     kinds = (True, False) if prior.torch else (False, True)
     said: list[str] = []
+    blamed: str | None = None
     doubtful: Style | None = None
     for many in (True, False) if batched is None else (batched,):
         for tensors in kinds:
@@ -77,9 +132,13 @@ def _detect(simulator: Callable[..., Any], prior: Prior, batched: bool | None) -
                 shapes = []
                 for count in PROBES:
                     rng = generator(0, "probe", count)
-                    shapes.append(_call(simulator, style, prior.sample(count, rng), rng).shape)
+                    y = prior.sample(count, rng)
+                    shapes.append(_call(simulator, style, y, rng).shape)
             except Exception as error:
-                said.append(f"with {style}: {type(error).__name__}: {' '.join(str(error).split())}")
+                said.append(f"with {style}: {_said(error)}")
+                failed, tried, sentence = _blame(simulator, style, y, rng, names, error)
+                if 0 < failed < tried:  # it can be called so, and some vectors are bad
+                    blamed = blamed or sentence
                 continue
             if [s[:1] for s in shapes] == [(n,) for n in PROBES] and len({s[1:] for s in shapes}) == 1:
                 if not many or batched or not _shares_noise(simulator, style, prior):
@@ -89,6 +148,8 @@ def _detect(simulator: Callable[..., Any], prior: Prior, batched: bool | None) -
             said.append(f"with {style}: {PROBES[0]} of them gave data of shape {shapes[0]}")
     if doubtful is not None:
         return doubtful
+    if blamed is not None:
+        raise SimulationError(blamed)
     raise UsageError(f"the simulator cannot be called; {'; '.join(dict.fromkeys(said))}")
 
 
@@ -140,11 +201,10 @@ class SimulatorTask:
         try:
             x = _call(self.simulator, self.style, y, rng)
         except Exception as error:
-            where = f"{self.file}: " if self.file else ""
-            raise UsageError(f"{where}the simulator failed: {type(error).__name__}: {error}") from error
+            raise SimulationError(_blame(self.simulator, self.style, y, rng, self.names, error)[2]) from error
         if len(x) != count:
             raise UsageError(f"the simulator gave data of shape {x.shape} for {count} parameter vectors")
-        refuse_non_finite(flat(x, 1), "the simulator's data")
+        refuse_bad_data(y, x, self.names)
         return Fiducials(y, x)
 
 
@@ -203,7 +263,7 @@ def task_from_simulator(
         raise UsageError(f"there are {len(names)} names for {trial.shape[1]} parameters")
     if bounds is None and law.support is not None and np.isfinite(law.support).all():
         bounds = law.support
-    style = _detect(simulator, law, batched)
+    style = _detect(simulator, law, batched, names)
     log.info("the simulator takes %s", style)
     kind = SimulatorTask if law.log_prob is None else DensityTask
     return kind(law, simulator, style, None if names is None else tuple(names), bounds, version, block, file, text)

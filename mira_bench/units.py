@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from .arrays import Array, as_array, as_host, flat, refuse_non_finite
 from .candidate import Candidate, Draws
-from .errors import RunError, UsageError
-from .fiducials import Fiducials
+from .errors import RunError, SimulationError, UsageError
+from .fiducials import Fiducials, refuse_bad_data
 from .fit import State, Training, reason_of
 from .metric import MISSING, Block, Metric, Record
 from .scaling import Scaling
@@ -110,6 +110,8 @@ def simulate(plan: Plan, block: int) -> Fiducials:
         rng = generator(plan.seed, "data", plan.name, block)
         try:
             drawn = plan.task.simulate(plan.size, rng)
+        except SimulationError as error:
+            raise SimulationError(f"task {plan.name!r}, fiducials: {error}") from error
         except Exception as error:
             raise RunError(
                 f"task {plan.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
@@ -121,9 +123,10 @@ def simulate(plan: Plan, block: int) -> Fiducials:
             for key, value in (("y", drawn.y), ("x", drawn.x), ("group", drawn.group))
             if value is not None
         }
-        for key in ("y", "x"):
-            if key in stored:
-                refuse_non_finite(stored[key], f"{key} of task {plan.name!r} (block {block})")
+        refuse_non_finite(stored["y"], f"y of task {plan.name!r} (block {block})")
+        if "x" in stored:
+            names = getattr(plan.task, "names", None)
+            refuse_bad_data(stored["y"], stored["x"], names, f"task {plan.name!r}, fiducials: ")
         plan.store.put(spec, stored)
     return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
 

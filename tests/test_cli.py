@@ -11,7 +11,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from mira_bench.cli import _configs, main
+from mira_bench.cli import main
+from mira_bench.cli_list import configs as _configs
 
 SMALL = ["fiducials=120", "samples=20", "regions=10", "metric.c2st.trees=2", "progress=false"]
 
@@ -160,6 +161,15 @@ def test_help_and_lists(capsys):
         assert word in text
     assert main(["list", "metrics"]) == 0
     assert capsys.readouterr().out.split() == ["Metrics", *_configs("metric")]
+    assert main(["list", "candidates"]) == 0
+    text = capsys.readouterr().out
+    for name in _configs("candidate"):
+        (line,) = (line for line in text.splitlines() if line.split()[0] == name)
+        assert 40 < len(line) <= 120
+        assert line.endswith(".")
+    assert "gaussian: correct, " in text
+    assert "files: samples that exist: task=files" in text
+    assert "mine: those for every task, and what your files define" in text
 
 
 def test_store_verb(elsewhere, capsys):

@@ -1,16 +1,22 @@
 r"""Candidates that learn: fitted once, kept, resumed, repeated over seeds."""
 
 import os
+import time
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
 from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate
+from rich.console import Console
 
 import mira_bench as mb
+import mira_bench.fit as module
 from mira_bench.estimate import estimate
 from mira_bench.methods import components, methods
+from mira_bench.progress import Progress
+from mira_bench.ranking import Standing
+from mira_bench.report.methods import console_methods, display_methods, explain_methods
 from mira_bench.store import Store
 
 SMALL = {"fiducials": 250, "samples": 20, "controls": False}
@@ -79,15 +85,28 @@ def test_workers_change_nothing(reference):
     same(mb.run(Conjugate(), {"line": Learner()}, seeds=2, workers=2, **SMALL), reference)
 
 
-def test_a_killed_run_keeps_its_fits(reference, tmp_path, monkeypatch):
+def test_workers_tell_how_far_they_are(tmp_path, monkeypatch):
+    told = []
+    monkeypatch.setattr(module, "LOOK", 0.01)
+    monkeypatch.setattr(Progress, "tell", lambda self, *what: told.append(what))
+    monkeypatch.setattr(Progress, "trained", lambda self, name, failed=False: time.sleep(0.1))  # for a last look
+    mb.run(Conjugate(), {"line": Learner()}, seeds=2, workers=2, **SMALL)
+    assert set(told) == {("line/0", "simulations", 40, 40), ("line/1", "simulations", 40, 40)}
+
+
+def test_a_killed_run_keeps_its_fits(reference, tmp_path, monkeypatch, caplog):
+    caplog.set_level("INFO", "mira_bench")
     mb.run(Conjugate(), {"line": Learner()}, seeds=2, store=tmp_path, **SMALL)
     kinds = [e.spec["kind"] for e in Store(tmp_path).entries()]
     assert kinds.count("fit") == 2
     for entry in Store(tmp_path).entries():
         if entry.spec["kind"] != "fit":
             entry.path.unlink()
+    assert "line/0: trained in" in caplog.text
+    assert "from the store" not in caplog.text
     monkeypatch.setattr(Learner, "fit", lambda *_: pytest.fail("trained again"))
     same(mb.run(Conjugate(), {"line": Learner()}, seeds=2, store=tmp_path, **SMALL), reference)
+    assert "line/1: training from the store" in caplog.text
     # Another way to sample needs no other training, but gives other scores.
     wide = mb.run(Conjugate(), {"line": Learner(width=2.0)}, seeds=2, store=tmp_path, **SMALL)
     assert (wide.ranking.mira > reference.ranking.mira.max()).all()
@@ -129,7 +148,10 @@ def test_a_posterior_is_made_once(monkeypatch):
 
 
 def test_the_cost_includes_training():
-    cost = estimate(Conjugate(), {"line": Learner()}, seeds=2, **SMALL)
+    said = []
+    cost = estimate(Conjugate(), {"line": Learner()}, seeds=2, report=said.append, **SMALL)
+    assert "timing the training of line: all of it" in said
+    assert any(line.startswith("timing line: samples and scores of") for line in said)
     assert list(cost.trainings) == ["line/0", "line/1"]
     assert cost.total > sum(one.training for one in cost.trainings.values())
 
@@ -166,3 +188,36 @@ def test_methods_are_ordered_and_separated():
     assert {rows.tied["large"], rows.tied["exact"]} == {"best", "tied"}
     assert methods([], rank_by="tiers").empty
     assert result.methods.columns[0] == "method"
+
+
+def test_the_table_of_methods_on_a_terminal(capsys):
+    def standings(energies, method):
+        rows = []
+        for i, per_fiducial in enumerate(energies):
+            result = mb.metrics.energy.EnergyResult(per_fiducial, "none", np.full(len(per_fiducial), 2.0))
+            scores = {"energy": mb.Scores(score=result.score, per_fiducial=per_fiducial, result=result)}
+            rows.append(Standing(f"{method}/{i}", scores=scores, method=method))
+        return rows
+
+    fiducials = np.linspace(-0.1, 0.1, 50)
+    # Networks that differ by whole units, and networks whose differences average to nothing.
+    apart = standings([k + fiducials for k in (2.0, 1.0, 3.0)], "apart")
+    alike = standings([0.5 + fiducials, 0.5 - fiducials], "alike")
+    table = methods([*apart, *alike])
+    rows = table.set_index("method")
+    assert (rows.best["apart"], rows.worst["apart"]) == ("apart/1", "apart/2")
+    assert rows.best_score["apart"] == pytest.approx(1.0)
+    assert rows.energy_spread["alike"] == 0
+    shown = display_methods(table).set_index("method")
+    assert shown["energy spread"].to_dict() == {"alike": "not resolved", "apart": "1.0000"}
+    assert shown["worst network"]["apart"] == "apart/2: 3.0000"
+    assert shown.verdicts["apart"] == "-"
+    for width in (80, 120, 180):
+        Console(width=width).print(console_methods(table, width))
+        lines = explain_methods(table, "tiers", width).splitlines()
+        assert max(map(len, lines)) <= width
+        text = capsys.readouterr().out
+        assert max(map(len, text.splitlines())) <= width
+        titles = [line.split("  ")[1] for line in lines if line[2] != " "]
+        assert titles[:3] == ["method", "MIRA", "spread"]
+        assert all(title in text for title in titles)

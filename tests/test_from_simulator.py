@@ -1,7 +1,10 @@
 r"""A user's prior and simulator as a task, in Python and from a file."""
 
 import pickle
+import re
+import shlex
 import sys
+import textwrap
 
 import numpy as np
 import pandas as pd
@@ -13,7 +16,8 @@ from torch import distributions as td
 
 import mira_bench as mb
 from mira_bench.cli import main
-from mira_bench.inference import Given
+from mira_bench.errors import SimulationError
+from mira_bench.inference import Given, Neural
 from mira_bench.store import describe
 
 
@@ -137,15 +141,75 @@ def test_bad_input_is_one_sentence(prior, simulator, words):
         mb.Task.from_simulator(prior, simulator)
 
 
-def test_nan_in_the_data():
-    def sometimes(y):
-        return np.where(y > 2.5, np.nan, y)
+def sometimes_nan(y):
+    return np.where(y > 2.5, np.nan, y)
 
-    task = mb.Task.from_simulator(stats.norm(), sometimes)
-    with pytest.raises(mb.UsageError, match="data is nan at index"):
-        task.simulate(2000, np.random.default_rng(0))
+
+def sometimes_raises(y):
+    if (y[:, 0] > 2.5).any():
+        raise ZeroDivisionError("no photons")
+    return y
+
+
+def sometimes_raises_alone(y):
+    if float(y[0]) > 2.5:
+        raise ZeroDivisionError("no photons")
+    return [float(y[0])]
+
+
+@pytest.mark.parametrize("simulator", [sometimes_nan, sometimes_raises, sometimes_raises_alone])
+def test_parameters_that_cannot_be_simulated_are_named(simulator):
+    task = mb.Task.from_simulator({"mass": stats.norm()}, simulator)
+    y = task.prior_sample(500, np.random.default_rng(0))[:, 0]
+    with pytest.raises(SimulationError) as raised:
+        task.simulate(500, np.random.default_rng(0))
+    bad = y[y > 2.5]
+    what = "the simulated data are nan" if simulator is sometimes_nan else "raises ZeroDivisionError: no photons"
+    where = f"at mass = {bad[0]:.4g} ({len(bad)} of 500 parameter vectors in this batch); bound"
+    assert f"{what} {where}" in str(raised.value)
     with pytest.raises(mb.UsageError, match="2 names for 1"):
-        mb.Task.from_simulator(stats.norm(), sometimes, names=["a", "b"])
+        mb.Task.from_simulator(stats.norm(), simulator, names=["a", "b"])
+
+
+def test_what_fails_in_a_batch_and_never_alone():
+    def picky(y):
+        if len(y) > 10:
+            raise MemoryError("too many")
+        return y
+
+    task = mb.Task.from_simulator(stats.norm(), picky)
+    with pytest.raises(mb.UsageError, match="MemoryError: too many for a batch, and for none of its 20 alone"):
+        task.simulate(20, np.random.default_rng(0))
+
+
+def test_a_trial_that_meets_bad_parameters_names_them():
+    def half(y):
+        if y[0] > 0:
+            raise ZeroDivisionError("no photons")
+        return y
+
+    with pytest.raises(SimulationError, match=r"no photons at a = .* \(\d of 5 parameter vectors in this batch\)"):
+        mb.Task.from_simulator({"a": stats.norm(), "b": stats.norm()}, half)
+
+
+@pytest.mark.parametrize(("simulator", "workers"), [(sometimes_nan, 1), (sometimes_raises, 2)])
+def test_training_on_parameters_that_cannot_be_simulated_ends_the_run(simulator, workers):
+    task = mb.Task.from_simulator({"mass": stats.norm()}, simulator, block=2)
+    candidates = {"npe": Neural(budget=1000), "other": Given(Linear())}
+    with pytest.raises(mb.UsageError, match=r"training of candidate 'npe': .* at mass = [23]\."):
+        mb.run(task, candidates, fiducials=2, samples=5, metrics=["mira"], workers=workers)
+
+
+def test_a_task_of_ones_own_with_bad_data():
+    class Own:
+        version = 1
+
+        def simulate(self, count, rng):
+            y = rng.normal(size=(count, 8))
+            return mb.Fiducials(y, np.where(np.arange(count)[:, None] == 3, np.inf, y))
+
+    with pytest.raises(SimulationError, match=r"'own', fiducials: .* inf at y = \(.*, \.\.\.\) \(1 of 32"):
+        mb.run(Own(), {"a": Given(Linear())}, fiducials=10, samples=5)
 
 
 def test_what_identifies_a_task():
@@ -260,6 +324,7 @@ def test_a_file_end_to_end(elsewhere, capsys):
         (SIM, ["budget=3"], "budget=3"),
         (SIM, ["candidate.npe.method=vibes"], "not one of npe"),
         (SIM, ["seeds=0"], "seeds=0"),
+        (SIM.replace("return", "return (theta[:, :1] < 2.2).log() +"), [], "data are -inf at a = 2."),
     ],
 )
 def test_bad_files_exit_with_2(elsewhere, capsys, text, arguments, words):
@@ -275,3 +340,18 @@ def test_a_file_that_returns_no_posterior(elsewhere, capsys):
     (elsewhere / "mine.py").write_text(MINE)
     assert main([*SMALL, "candidates=[mine.py:number]"]) == 1
     assert "int" in capsys.readouterr().err
+
+
+def test_the_example_of_given(elsewhere, monkeypatch):
+    python, yaml, command = re.findall(r"```(?:python|yaml|bash)\n(.*?)```", textwrap.dedent(Given.__doc__), re.S)
+    (elsewhere / "conf" / "candidate").mkdir(parents=True)
+    (elsewhere / "conf" / "candidate" / "mine.yaml").write_text(textwrap.dedent(yaml))
+    (elsewhere / "my_posterior.py").write_text(textwrap.dedent(python))
+    monkeypatch.syspath_prepend(elsewhere)  # as python -m does
+    words = shlex.split(command)
+    assert words[:3] == ["python", "-m", "mira_bench"]
+    few = ["fiducials=200", "samples=40", "metrics=[mira]", "controls=false", "progress=false", "out=here"]
+    assert main([*words[3:], *few]) == 0
+    scores = pd.read_csv(elsewhere / "here" / "summary.csv").set_index("candidate")
+    assert abs(scores.score["mine"] - scores.expected["mine"]) < 4 * scores.stderr["mine"]
+    assert "exact" in scores.index

@@ -47,3 +47,18 @@ def test_a_candidate_that_failed_takes_no_more_time(monkeypatch, capsys):
         bars.fail("bad")
         bars.advance("good", 5, 50.0)
     assert "about 0:50 left" in capsys.readouterr().err
+
+
+def test_trainings_in_a_line(monkeypatch, capsys):
+    clock = iter(range(0, 1_000_000, 100))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(clock))
+    with Progress(True) as bars:
+        bars.add_trainings(["npe/0", "npe/1", "nle/0"])
+        bars.tell("npe/0", "epochs", 12, None)
+        bars.trained("npe/0")
+        bars.tell("npe/0", "epochs", 13, None)  # old news
+        bars.tell("npe/1", "simulations", 500, 2000)
+        bars.trained("nle/0", failed=True)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.startswith("training: npe/0 (12 epochs); 0 of 3 done, ")
+    assert second.startswith("training: npe/1 (500 of 2000 simulations); 1 of 3 done, ")

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 import mira_bench as mb
 from mira_bench.metrics import choose_metrics
 from mira_bench.ranking import COLUMNS, Standing
+from mira_bench.report.folder import conclude, logging_to
 from mira_bench.statistics import holm, paired_pvalue
 
 
@@ -160,3 +161,47 @@ def test_score_survives_what_users_do(rng):
     note = single.summary.query("metric == 'energy'").note.iloc[0]
     assert note.startswith("not computed")
     assert "needs two" in note
+
+
+def test_worse_than_the_prior(rng):
+    truths = rng.normal(size=(200, 2))
+    prior = rng.normal(size=(200, 50, 2))
+    table = mb.score(truths, {"prior-like": prior, "far": 10 + prior}).ranking.set_index("candidate")
+    assert table.verdict.to_dict() == {"prior-like": "no information", "far": "worse than the prior"}
+    assert table.skill["far"] < -4 * table.skill_stderr["far"]
+    assert set(table.tier) == {"C"}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        (["mira", "energy"], "without the metric calibration; candidates are ranked by energy score"),
+        (["mira", "calibration"], "without the metric energy; candidates are ranked by the distance of MIRA"),
+        (["tarp"], "without the metric calibration and energy; candidates are ranked by nothing"),
+        (["mira", "energy", "calibration"], None),
+    ],
+)
+def test_who_drops_the_tiers_is_told(rng, metrics, words, tmp_path, capsys):
+    x = rng.normal(size=(60, 2))
+    truths, samples = x + 0.3 * rng.normal(size=x.shape), x[:, None] + 0.3 * rng.normal(size=(60, 20, 2))
+    result = mb.score(truths, {"good": samples, "wide": 3 * samples - 2 * x[:, None]}, metrics=metrics)
+    with logging_to(tmp_path):
+        conclude(result, tmp_path, "samples", 1.0)
+    said, kept = capsys.readouterr().err, (tmp_path / "log.txt").read_text()
+    assert (words in said and words in kept) if words else "no tiers" not in said + kept
+    assert mb.score(truths, {"good": samples}, metrics=["mira"], rank_by="mira").notice is None
+
+
+def test_results_are_shown_in_a_line(toy, tmp_path):
+    names = ["correct", "overconfident", "underconfident", "biased", "oracle", "prior"]
+    shown = f"Result(task='gaussian', candidates={names}, fiducials=500, samples=200, folder="
+    assert repr(toy).startswith(shown)
+    small = mb.score(np.zeros((5, 1)), {"a": np.arange(50.0).reshape(5, 10, 1)}, metrics=["mira"])
+    assert repr(small).endswith("fiducials=5, samples=10, folder=None)")
+    small.save(tmp_path)
+    assert repr(small).endswith(f"folder={str(tmp_path)!r})")
+    for standing in toy.standings:
+        assert len(repr(standing)) < 200
+        for scores in standing.scores.values():
+            assert max(len(repr(scores)), len(repr(scores.result))) < 300
+            assert "array(" not in repr(scores) + repr(scores.result)

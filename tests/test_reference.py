@@ -69,6 +69,9 @@ def test_the_verb_makes_what_a_run_uses(tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "two_moons" in shown
     assert "exact" in shown
+    assert "110 made, 0 found already. They are in the store results/store." in shown
+    assert "python -m mira_bench task=two_moons fiducials=6 samples=30 seed=3 'metrics=[mira,c2st,mmd]'" in shown
+    assert "here/two_moons.npz, here/bernoulli_glm.npz" in shown
     first = load("here/bernoulli_glm.npz")
     assert first.draws.values.shape == (6, 30, 10)
     assert first.draws.log_evidence.shape == first.draws.diagnostics["rhat"].shape == (6,)
@@ -77,6 +80,7 @@ def test_the_verb_makes_what_a_run_uses(tmp_path, monkeypatch, capsys):
     # Nothing is sampled a second time: the posterior could not do it.
     monkeypatch.setattr(classic.BernoulliGlm, "exact_posterior", lambda self: None)
     assert main(["reference", "task=bernoulli_glm", *words, "--ship", "again"]) == 0
+    assert "0 made, 10 found already" in capsys.readouterr().out
     again = load("again/bernoulli_glm.npz")
     assert np.array_equal(again.draws.values, first.draws.values)
     assert np.array_equal(again.fiducials.x, first.fiducials.x)

@@ -15,13 +15,31 @@ from ..identity import fingerprint, load_file
 
 @dataclass(frozen=True)
 class Given:
-    r"""Any object that can be sampled, as a candidate. Three lines of config do:
+    r"""Any object that can be sampled, as a candidate.
+
+    In Python: `mb.run(task, {"mine": Given(posterior)})`. On the command line it takes two files in the folder from
+    which it is started. `my_posterior.py` makes the posterior; here it is written down, yours may load a network:
+
+    ```python
+    import numpy as np
+
+
+    def load(width):
+        return lambda x, count: x[:, None] / 1.25 + width * np.random.randn(len(x), count, x.shape[1])
+    ```
+
+    and `conf/candidate/mine.yaml` says where it is:
 
     ```yaml
-    candidates:
-      mine:
-        _target_: mira_bench.inference.Given
-        posterior: {_target_: my_module.load_posterior, path: npe.pt}
+    _target_: mira_bench.inference.Given
+    posterior:
+      {_target_: my_posterior.load, width: 0.447}
+    ```
+
+    The task can be any; the second setting names the candidate, the third chooses whom to score:
+
+    ```bash
+    python -m mira_bench --config-dir conf task=conjugate +candidate@candidate.mine=mine 'candidates=[mine,exact]'
     ```
 
     Arguments:

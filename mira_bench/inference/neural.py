@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ..arrays import Array, as_array, flat, refuse_non_finite
 from ..candidate import Draws, Rehearsal
 from ..errors import UsageError
+from ..fiducials import refuse_bad_data
 from .coordinates import Coordinates, Standard, support
 from .networks import METHODS, Report, build, choose_embedding, reproducible, train
 from .neural_sampling import direct, field_samples, log_densities, slice_samples
@@ -164,8 +165,8 @@ class Neural:
         for done in range(0, self.budget, CHUNK):
             drawn = task.simulate(min(CHUNK, self.budget - done), rng)
             y, x = (np.asarray(as_array(v, f"the simulated {k}")) for k, v in (("y", drawn.y), ("x", drawn.x)))
-            for values, name in ((flat(y, 1), "y"), (flat(x, 1), "x")):
-                refuse_non_finite(values, f"{name} of the training simulations", done)
+            refuse_non_finite(flat(y, 1), "y of the training simulations", done)
+            refuse_bad_data(y, x, getattr(task, "names", None))
             ys.append(y)
             xs.append(x.astype(np.float32))
             report("simulations", done + len(y), self.budget)

@@ -45,6 +45,9 @@ class CalibrationResult:
     effects: NDArray[np.float64]
     projected: bool = False
 
+    def __repr__(self) -> str:
+        return f"CalibrationResult(pvalue={self.pvalue:.3g}, fiducials={len(self.observed)})"
+
     @property
     def names(self) -> list[tuple[str, int]]:
         r"""Kind and marginal of every feature."""

@@ -20,6 +20,9 @@ class ConvergenceResult:
     values: dict[str, NDArray[np.float64]]
     limit: float
 
+    def __repr__(self) -> str:
+        return f"ConvergenceResult({', '.join(self.values)}; limit={self.limit:g}, missed={len(self.missed)})"
+
     @property
     def missed(self) -> NDArray[np.intp]:
         r"""The fiducials whose posterior misses the limit of R-hat."""

@@ -32,6 +32,9 @@ class EnergyResult:
     normalize: str
     prior: NDArray[np.float64]
 
+    def __repr__(self) -> str:
+        return f"EnergyResult(score={self.score:.4f}, stderr={self.stderr:.4f}, normalize={self.normalize!r})"
+
     @property
     def score(self) -> float:
         r"""The mean over fiducials."""
@@ -58,6 +61,12 @@ class EnergyResult:
         r"""Whether the candidate beats the prior by two standard errors."""
         mean, stderr = mean_stderr(self.prior - self.per_fiducial)
         return bool(mean > 2 * stderr)
+
+    @property
+    def harmful(self) -> bool:
+        r"""Whether the candidate is worse than the prior by four standard errors."""
+        mean, stderr = mean_stderr(self.prior - self.per_fiducial)
+        return bool(mean < -4 * stderr)
 
 
 # The innermost loops run over samples and add into a buffer: SIMD without reassociation, so the bits are the same

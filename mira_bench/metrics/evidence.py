@@ -25,6 +25,9 @@ class EvidenceResult:
 
     per_fiducial: NDArray[np.float64]
 
+    def __repr__(self) -> str:
+        return f"EvidenceResult(score={self.score:.4g}, stderr={self.stderr:.2g})"
+
     @property
     def score(self) -> float:
         r"""The mean log Bayes factor. Its expectation is $-KL(p \| q) \leq 0$, and 0 for the true model only."""

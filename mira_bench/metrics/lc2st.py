@@ -35,6 +35,9 @@ class Lc2stResult:
     statistics: NDArray[np.float64]
     null: NDArray[np.float64]
 
+    def __repr__(self) -> str:
+        return f"Lc2stResult(score={self.score:.4g}, stderr={self.stderr:.2g}, observations={len(self.statistics)})"
+
     @property
     def score(self) -> float:
         r"""The mean statistic over the observations."""

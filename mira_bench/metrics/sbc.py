@@ -54,6 +54,9 @@ class SbcResult:
     seed: int = 0
     projections: int = 0
 
+    def __repr__(self) -> str:
+        return f"SbcResult(pvalue={self.pvalue:.3g}, fiducials={len(self.ranks)}, samples={self.samples})"
+
     @cached_property
     def _tests(self) -> NDArray[np.float64]:
         rng = generator(self.seed, "sbc test")

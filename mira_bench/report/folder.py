@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from .methods import console_methods, explain_methods
 from .provenance import provenance
-from .tables import console, console_methods
+from .tables import console
 
 if TYPE_CHECKING:
     from ..result import Result
@@ -65,7 +66,11 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float) -> None:
     screen = screen if screen.is_terminal else Console(width=180)
     screen.print(console(result, screen.width))
     if result.methods is not None:
-        screen.print(console_methods(result.methods))
+        screen.print(console_methods(result.methods, screen.width))
+        screen.print(explain_methods(result.methods, result.rank_by, screen.width), highlight=False)
+    if result.notice is not None:
+        log.info("%s", result.notice)
+        print(f"note: {result.notice}", file=sys.stderr)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for name, reason in result.failures.items():

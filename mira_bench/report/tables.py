@@ -1,6 +1,6 @@
 r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 
-__all__ = ["console", "display", "latex", "markdown", "save"]
+__all__ = ["console", "display", "latex", "markdown", "number", "plus_minus", "save"]
 
 import math
 from collections.abc import Callable
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+
+from ..ranking import TIERS, rule
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,22 +20,22 @@ DASH = "-"
 SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
 
 
-def _known(value: Any) -> bool:
+def known(value: Any) -> bool:
     return value is not None and value is not pd.NA and not (isinstance(value, float) and math.isnan(value))
 
 
-def _number(value: Any, form: str = ".4f") -> str:
-    return format(float(value), form) if _known(value) else DASH
+def number(value: Any, form: str = ".4f") -> str:
+    return format(float(value), form) if known(value) else DASH
 
 
-def _pm(value: Any, error: Any, form: str = ".4f") -> str:
-    if not _known(value):
+def plus_minus(value: Any, error: Any, form: str = ".4f") -> str:
+    if not known(value):
         return DASH
-    return f"{_number(value, form)} ± {_number(error, form)}" if _known(error) else _number(value, form)
+    return f"{number(value, form)} ± {number(error, form)}" if known(error) else number(value, form)
 
 
 def _p(value: Any) -> str:
-    if not _known(value):
+    if not known(value):
         return DASH
     return f"{value:.3f}" if value >= 0.001 else f"{value:.0e}"
 
@@ -41,7 +43,7 @@ def _p(value: Any) -> str:
 def _rank(row: Any) -> str:
     if row.role != "candidate":
         return str(row.role)
-    return str(int(row.rank)) if _known(row.rank) else DASH
+    return str(int(row.rank)) if known(row.rank) else DASH
 
 
 def display(ranking: pd.DataFrame) -> pd.DataFrame:
@@ -51,21 +53,21 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
     columns: dict[str, Callable[[Any], str]] = {
         "": _rank,
         "candidate": lambda r: r.candidate,
-        "MIRA": lambda r: _pm(r.mira, r.mira_stderr),
-        "σ": lambda r: _number(r.mira_sigmas, "+.1f"),
-        "by MIRA": lambda r: str(int(r.mira_rank)) if _known(r.mira_rank) else DASH,
+        "MIRA": lambda r: plus_minus(r.mira, r.mira_stderr),
+        "σ": lambda r: number(r.mira_sigmas, "+.1f"),
+        "by MIRA": lambda r: str(int(r.mira_rank)) if known(r.mira_rank) else DASH,
         "tier": lambda r: r.tier,
         # The test has a thousand draws, observed one included: it cannot say less.
         "cal. p": lambda r: _p(r.calibration_p) if not r.calibration_p <= 0.001 else "≤0.001",
-        "energy": lambda r: _pm(r.energy, r.energy_stderr),
-        "skill": lambda r: _number(r.skill, ".3f"),
+        "energy": lambda r: plus_minus(r.energy, r.energy_stderr),
+        "skill": lambda r: number(r.skill, ".3f"),
         "tied": lambda r: r.tied,
-        "TARP": lambda r: _number(r.tarp_deviation, ".3f"),
+        "TARP": lambda r: number(r.tarp_deviation, ".3f"),
         "SBC p": lambda r: _p(r.sbc_p),
-        "C2ST": lambda r: _number(r.c2st, ".3f"),
-        "MMD": lambda r: _number(r.mmd, ".4f"),
-        "Δ ln Z": lambda r: _number(r.log_evidence - best, "+.1f"),
-        "R-hat": lambda r: _number(r.rhat, ".2f") + ("!" if _known(r.not_converged) and r.not_converged else ""),
+        "C2ST": lambda r: number(r.c2st, ".3f"),
+        "MMD": lambda r: number(r.mmd, ".4f"),
+        "Δ ln Z": lambda r: number(r.log_evidence - best, "+.1f"),
+        "R-hat": lambda r: number(r.rhat, ".2f") + ("!" if known(r.not_converged) and r.not_converged else ""),
         "verdict": lambda r: r.verdict,
         "evidence": lambda r: r.evidence,
     }
@@ -109,37 +111,19 @@ def explanation(result: "Result") -> str:
         lines.append(
             f"{fiducials} fiducials, {' to '.join(map(str, sorted({counts[0], counts[-1]})))} samples, "
             f"{regions} regions, normalize={first.normalize}. A perfect candidate scores {first.expected:.4f} "
-            f"± {_number(first.null_stderr)}{each}; the paper's band: ± {first.paper_band:.4f}. "
+            f"± {number(first.null_stderr)}{each}; the paper's band: ± {first.paper_band:.4f}. "
             "σ: MIRA's deviation from that in null standard deviations."
         )
-    tiers = result.rank_by == "tiers" and (result.ranking["tier"] != "-").any()
+    ordered_by = rule(result.standings, result.rank_by)
     lines.append(
-        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no information or failed; then by energy score."
-        if tiers
-        else "Ranked by the distance of MIRA from its expectation, the paper's order."
+        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no better than the prior, or failed; "
+        "then by energy score."
+        if ordered_by == TIERS
+        else f"Ranked by {ordered_by}."
     )
     if result.ranking["not_converged"].fillna(0).any():
         lines.append("R-hat: the largest of all posteriors; ! if some miss the limit. None is dropped.")
     return "\n".join(lines)
-
-
-def display_methods(methods: pd.DataFrame) -> pd.DataFrame:
-    r"""Returns the table of methods as people read it."""
-
-    columns: dict[str, Callable[[Any], str]] = {
-        "method": lambda r: r.method,
-        "networks": lambda r: (str(r.networks) if r.networks else DASH) + (f" ({r.failed} failed)" if r.failed else ""),
-        "tiers": lambda r: r.tiers or DASH,
-        "MIRA": lambda r: _pm(r.mira, r.mira_total),
-        "± fiducials": lambda r: _number(r.mira_stderr),
-        "spread of networks": lambda r: _number(r.mira_spread) if r.networks else DASH,
-        "energy": lambda r: _pm(r.energy, r.energy_total),
-        "its ± fiducials": lambda r: _number(r.energy_stderr),
-        "its spread": lambda r: _number(r.energy_spread) if r.networks else DASH,
-        "tied": lambda r: r.tied,
-    }
-    rows = list(methods.itertuples(index=False))
-    return pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
 
 
 def save(result: "Result", folder: Path) -> None:
@@ -198,20 +182,4 @@ def console(result: "Result", width: int) -> "Table":
         cells[-1] += f"\n[dim]{evidence}[/dim]"
         last = i + 1 < len(shown) and candidates.iloc[i] and not candidates.iloc[i + 1]
         table.add_row(*cells, end_section=bool(last))
-    return table
-
-
-def console_methods(methods: pd.DataFrame) -> "Table":
-    r"""Returns the table of methods for a terminal."""
-
-    from rich import box
-    from rich.table import Table
-
-    caption = "MIRA and energy: the mean over networks ± the error over fiducials and trainings."
-    table = Table(title="Methods: what remains if they are trained again", caption=caption, box=box.SIMPLE_HEAD)
-    shown = display_methods(methods)
-    for title in shown.columns:
-        table.add_column(title)
-    for row in shown.itertuples(index=False):
-        table.add_row(*row)
     return table
