@@ -6,6 +6,7 @@ Units are independent and know their own random streams, so the engine changes t
 __all__ = ["Engine"]
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Engine:
             for call in calls:
                 yield function(*call)
         else:
+            # loky replaces a worker whose memory grew, between two units: nobody needs to act.
+            warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             try:
                 pool = Parallel(
                     n_jobs=self.workers, backend=self.backend, return_as="generator_unordered",
