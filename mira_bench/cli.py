@@ -217,24 +217,37 @@ def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     }
 
 
+def _check(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> None:
+    r"""Raises what a run of this config would say before it begins; cheap, for nothing is sampled or trained."""
+    from .run import check_plan, make_plan
+
+    _settle(cfg)
+    _check_files(cfg, task_name, overrides)
+    if "_target_" in cfg.task:
+        _files(cfg, task_name)
+        return
+    arguments = _arguments(cfg, task_name) | {"device": None}  # which devices there are is for the job's machine to say
+    workers = arguments.pop("workers")
+    check_plan(make_plan(**arguments, store=cfg.store), workers, cfg.rank_by)
+
+
 def _dry(cfg: "DictConfig", task_name: str) -> int:
-    from .estimate import estimate
+    from .cli_dry import dry_run
 
-    cost = estimate(**_arguments(cfg, task_name))
-    print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
-    for name, one in cost.trainings.items():
-        what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
-        print(f"  train {name:<14} {what}about {_duration(one.training)} of training ({one.note})")
-    for name, seconds in cost.seconds.items():
-        print(f"  {name:<20} {_duration(seconds)}")
-    print(f"  whole run            {_duration(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
-    return OK
+    return dry_run(cfg, task_name, _arguments)
 
 
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+def _cost(kinds: Any, expected: int) -> int:
+    from .cli_dry import dry_sweep
+
+    return dry_sweep(kinds, expected, _arguments)
+
+
+def _settle(cfg: "DictConfig") -> None:
+    if cfg.workers == "auto":
+        from .ranks import available_threads
+
+        cfg.workers = available_threads()
 
 
 def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
@@ -278,14 +291,18 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
         return FAILED if result.failures else OK
 
 
+def _files(cfg: "DictConfig", task_name: str) -> tuple[Any, dict[str, Any]]:
+    files = _make(cfg.task)
+    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(files.candidates))
+    files = dataclasses.replace(files, candidates={name: files.candidates[name] for name in chosen})
+    return files, {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
+
+
 def _score_files(cfg: "DictConfig", out: Path, task_name: str) -> int:
     r"""The Hydra form of the verb `score`: a task that has files in place of a model."""
     from .cli_score import score_files
 
-    files = _make(cfg.task)
-    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(files.candidates))
-    files = dataclasses.replace(files, candidates={name: files.candidates[name] for name in chosen})
-    metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
+    files, metrics = _files(cfg, task_name)
     score_files(files, metrics, out, cfg, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
     return OK
 
@@ -310,16 +327,14 @@ def _hydra(arguments: Sequence[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from .sweep import is_sweep, perform, prepare
+    from .sweep import Command, is_sweep, perform, prepare
 
-    codes: list[int] = []
+    command = Command(list(arguments), _check, _cost)
+    codes = command.codes
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
     def job(cfg: "DictConfig") -> int:
-        if cfg.workers == "auto":
-            from .ranks import available_threads
-
-            cfg.workers = available_threads()
+        _settle(cfg)
         settings = HydraConfig.get()
         task_name = settings.runtime.choices["task"]
         swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
@@ -338,7 +353,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     # Hydra would take normal(-5,1) for a function of its own.
     law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
     words = [law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments]
-    sys.argv = [sys.argv[0], *(prepare(words, codes) if is_sweep(words) and "dry=true" not in words else words)]
+    sys.argv = [sys.argv[0], *(prepare(command, words) if is_sweep(words) else words)]
     try:
         job()
     except SystemExit as stop:
