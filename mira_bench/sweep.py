@@ -252,7 +252,7 @@ def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str,
 
     def tell(progress: float) -> None:
         nonlocal last
-        if time.monotonic() - last > 1:
+        if time.monotonic() - last > 1 or progress >= 1:
             last = time.monotonic()
             replace(job, progress=round(progress, 3), seconds=round(last - start, 1)).save(folder)
 

@@ -239,13 +239,17 @@ def test_names():
 
 
 def test_the_overview_of_a_terminal(tmp_path):
-    Job("a", status="done", code=0).save(tmp_path / "a")
-    Job("b", status="running", progress=0.4, host="elsewhere").save(tmp_path / "b")
-    Job("c", status="failed", reason="too bad").save(tmp_path / "c")
-    view = Overview(tmp_path, ["a", "b", "c", "d"], skipped=2)
+    Job("a", status="done", code=0, seconds=60).save(tmp_path / "a")
+    for name in ("b", "e"):
+        Job(name, status="running", progress=0.5, host="elsewhere", seconds=90).save(tmp_path / name)
+    Job("c", status="failed", seconds=1, reason=f"too bad, {'for many reasons, ' * 9}").save(tmp_path / "c")
+    view = Overview(tmp_path, ["a", "b", "c", "d", "e", "f"], skipped=2)
     view._look()
     screen = Console(file=io.StringIO(), width=120)
     screen.print(view.render())
     text = screen.file.getvalue()
-    for words in ("1 done + 2 before", "1 running", "1 failed", "1 waiting", "40%", "too bad", "left"):
+    for words in ("1 done + 2 before", "2 running", "1 failed", "2 waiting", "50%", "too bad"):
         assert words in text
+    # Two wait and two are half done: three jobs of a minute, two at a time. What failed at once is no measure.
+    assert "about 1:30 left" in text
+    assert len(text.splitlines()) == 5  # a long reason is cut, not wrapped
