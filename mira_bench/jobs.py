@@ -4,7 +4,7 @@ Each job writes `job.json` into its own folder, and the sweep writes `sweep.json
 sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
 """
 
-__all__ = ["EXECUTION", "Job", "Kind", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
+__all__ = ["EXECUTION", "Job", "Kind", "commands", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
 
 import contextlib
 import hashlib
@@ -135,6 +135,16 @@ def expected_jobs(folder: Path) -> dict[str, list[str]]:
     try:
         jobs = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["jobs"]
         return {str(name): list(overrides) for name, overrides in jobs.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    r"""Returns the commands that made a sweep's folder, each with the names of its jobs."""
+
+    try:
+        made = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["commands"]
+        return {str(command): list(names) for command, names in made.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from .errors import UsageError
-from .jobs import JOB, SWEEP, Job, Kind, expected_jobs, fingerprint, lasting, read_job, write_json
+from .jobs import JOB, SWEEP, Job, Kind, commands, expected_jobs, fingerprint, lasting, read_job, write_json
 from .overview import Overview
 from .progress import watched
 
@@ -138,7 +138,9 @@ class Sweeper(BasicSweeper):
             command.codes.append(command.cost([_only(kind, todo) for kind in kinds], len(jobs)))
             return
         told = {name: job.overrides for name, job in jobs.items()}
-        write_json(folder / SWEEP, {"command": str(command), "jobs": expected_jobs(folder) | told})
+        earlier = {text: [name for name in names if name not in told] for text, names in commands(folder).items()}
+        made = {text: names for text, names in earlier.items() if names} | {str(command): list(told)}
+        write_json(folder / SWEEP, {"commands": made, "jobs": expected_jobs(folder) | told})
         for name in todo:
             (folder / name / JOB).unlink(missing_ok=True)  # what it says is of an earlier attempt
         launched = [[*job.overrides, f"hydra.sweep.subdir='{name}'"] for name, job in todo.items()]
