@@ -24,7 +24,7 @@ from mira_bench.candidate import Rehearsal
 from mira_bench.cli import _check, main
 from mira_bench.cli_dry import dry_sweep
 from mira_bench.estimate import Estimate
-from mira_bench.jobs import Job, Kind, read_job
+from mira_bench.jobs import Job, Kind, commands, read_job
 from mira_bench.overview import Overview
 from mira_bench.sweep import Command, _problems, _safe, _sweep_name
 
@@ -86,6 +86,9 @@ def test_a_named_sweep_can_grow(elsewhere, capsys):
     names = set(json.loads((elsewhere / "results/sweeps/mine/sweep.json").read_text())["jobs"])
     assert len(names) == 5
     assert {"seed=0", "seed=1", "seed=2"} < names
+    made = commands(elsewhere / "results/sweeps/mine")
+    assert [len(jobs) for jobs in made.values()] == [3, 2]  # the first command's jobs are those of the second too
+    assert not any("hydra" in command for command in made)
 
 
 def test_a_failing_job_stops_nobody(elsewhere, broken, capsys):
