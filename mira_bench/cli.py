@@ -2,7 +2,6 @@ r"""The command line: no verb is a Hydra run, verbs are for the rest."""
 
 __all__ = ["main"]
 
-import dataclasses
 import logging
 import os
 import re
@@ -21,24 +20,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mira_bench")
 
 OK, FAILED, USAGE = 0, 1, 2
-DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
-
-# What decides how candidates are sampled; samples in files are past that.
-SAMPLING = (
-    "fiducials",
-    "samples",
-    "controls",
-    "workers",
-    "parallel.backend",
-    "parallel.address",
-    "device",
-    "store",
-    "keep_samples",
-    "dry",
-    "views",
-    "budget",
-    "seeds",
-)
 
 HELP = """\
 mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
@@ -105,109 +86,16 @@ def _paper(arguments: Sequence[str]) -> int:
 def _reference(arguments: Sequence[str]) -> int:
     from .cli_reference import main as reference_verb
 
-    return reference_verb(arguments, _make)
-
-
-def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
-    if asked is None:
-        return list(existing)
-    if isinstance(asked, str):
-        asked = [asked]
-    unknown = [name for name in asked if name not in existing]
-    if unknown:
-        raise UsageError(f"{kind} {unknown[0]!r} does not exist; there are: {', '.join(existing)}")
-    return list(asked)
-
-
-def _make(node: "DictConfig") -> Any:
-    from hydra.errors import InstantiationException
-    from hydra.utils import instantiate
-
-    try:
-        return instantiate(node)
-    except InstantiationException as error:
-        raise UsageError(str(error.__cause__ or error)) from error
-
-
-def _whole(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{key}={value!r}: a whole number is needed")
-    return value
-
-
-def _arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
-    r"""Turns a config into the arguments that `run` and `estimate` share."""
-    from omegaconf import OmegaConf
-
-    from .views import with_views
-
-    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
-    if missing:
-        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
-    metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
-    task = _make(cfg.task.model)
-    return {
-        "task": task,
-        "candidates": _candidates(cfg, task_name),
-        "metrics": with_views(metrics, [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task),
-        "fiducials": cfg.fiducials,
-        "samples": cfg.samples,
-        "seed": cfg.seed,
-        "workers": _whole("workers", cfg.workers),
-        "keep_samples": cfg.keep_samples,
-        "controls": cfg.controls,
-        "device": cfg.device,
-        "name": task_name,
-        "seeds": cfg.seeds,
-    }
-
-
-def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
-    r"""Makes the candidates that are asked for: the task's own, those of every task, and `file.py:name`."""
-    from .inference.given import FileCandidate
-
-    own = cfg.task.get("candidates") or {}
-    asked = list(own) or [DEFAULT_CANDIDATE] if cfg.candidates is None else cfg.candidates
-    asked = [asked] if isinstance(asked, str) else list(asked)
-    files = {name: name.rsplit(":", 1) for name in asked if ".py:" in str(name)}
-    existing = [*own, *(name for name in cfg.candidate if name not in own)]
-    _choose(f"task {task_name!r}: candidate", [name for name in asked if name not in files], existing)
-    return {
-        name: FileCandidate(*files[name]) if name in files else _make(own[name] if name in own else cfg.candidate[name])
-        for name in asked
-    }
-
-
-def _dry(cfg: "DictConfig", task_name: str) -> int:
-    from .estimate import estimate
-
-    def say(line: str) -> None:
-        if cfg.progress:
-            print(f"{line} ...", file=sys.stderr, flush=True)
-
-    cost = estimate(**_arguments(cfg, task_name), report=say)
-    print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
-    for name, one in cost.trainings.items():
-        what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
-        print(f"  train {name:<14} {what}about {_duration(one.training)} of training ({one.note})")
-    for name, seconds in cost.seconds.items():
-        print(f"  {name:<20} {_duration(seconds)}")
-    print(f"  whole run            {_duration(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
-    return OK
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"
+    return reference_verb(arguments)
 
 
 def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
     from .report.folder import conclude, logging_to, save_config
     from .run import run
+    from .settings import arguments as arguments_of
 
     if "_target_" not in cfg.task:
-        arguments = _arguments(cfg, task_name)  # before the folder: bad usage leaves nothing behind
+        arguments = arguments_of(cfg, task_name)  # before the folder: bad usage leaves nothing behind
     with logging_to(out):
         if "_target_" in cfg.task:
             return _score_files(cfg, out, task_name)
@@ -223,7 +111,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 
             from .study import study
 
-            runs = study(cfg, out, task_name, _arguments)
+            runs = study(cfg, out, task_name, arguments_of)
             if cfg.paper is not None:
                 from omegaconf import OmegaConf
 
@@ -246,28 +134,10 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 def _score_files(cfg: "DictConfig", out: Path, task_name: str) -> int:
     r"""The Hydra form of the verb `score`: a task that has files in place of a model."""
     from .cli_score import score_files
+    from .settings import files
 
-    files = _make(cfg.task)
-    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(files.candidates))
-    files = dataclasses.replace(files, candidates={name: files.candidates[name] for name in chosen})
-    metrics = {name: _make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
-    score_files(files, metrics, out, cfg, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
+    score_files(*files(cfg, task_name), out, cfg, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
     return OK
-
-
-def _check_files(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> None:
-    r"""Says which settings a task of files would ignore, and which it lacks."""
-    from omegaconf import OmegaConf
-
-    if "_target_" not in cfg.task:
-        return
-    given = [override.split("=")[0] for override in overrides]
-    idle = next((key for key in given if key in SAMPLING), None)
-    if idle is not None or cfg.study is not None:
-        raise UsageError(f"{idle or 'study'}= has no meaning for task={task_name}: its samples are in files already")
-    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
-    if missing:
-        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
 
 
 def _hydra(arguments: Sequence[str]) -> int:
@@ -276,26 +146,26 @@ def _hydra(arguments: Sequence[str]) -> int:
     from hydra.errors import HydraException
     from hydra.types import RunMode
 
+    from .cli_dry import dry_run
     from .cli_keys import check, explain
-    from .sweep import is_sweep, perform, prepare
+    from .settings import check_files, settle
+    from .sweep import Command, is_sweep, perform, prepare
 
     check(arguments)
-    codes: list[int] = []
+    command = Command(list(arguments))
+    codes = command.codes
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
     def job(cfg: "DictConfig") -> int:
-        if cfg.workers == "auto":
-            from .ranks import available_threads
-
-            cfg.workers = available_threads()
+        settle(cfg)
         settings = HydraConfig.get()
         task_name = settings.runtime.choices["task"]
         swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
         out = Path(settings.runtime.output_dir if swept else cfg.out)
 
         def work() -> int:
-            _check_files(cfg, task_name, settings.overrides.task)
-            return _dry(cfg, task_name) if cfg.dry else _run(cfg, out, task_name)
+            check_files(cfg, task_name, settings.overrides.task)
+            return dry_run(cfg, task_name) if cfg.dry else _run(cfg, out, task_name)
 
         if settings.mode == RunMode.MULTIRUN and not cfg.dry:
             return perform(work, cfg, Path(settings.runtime.output_dir), task_name, settings.overrides.task)
@@ -307,7 +177,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
     words = [law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments]
     words.sort(key=lambda word: word not in ("-m", "--multirun"))  # between settings, Hydra would not read the rest
-    sys.argv = [sys.argv[0], *(prepare(words, codes) if is_sweep(words) and "dry=true" not in words else words)]
+    sys.argv = [sys.argv[0], *(prepare(command, words) if is_sweep(words) else words)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
     try:
         job()

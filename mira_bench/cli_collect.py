@@ -4,26 +4,30 @@ __all__ = ["main"]
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 
-from .collect import Comparable, collect_jobs, collect_runs, compare, tidy
+from .collect import Comparable, collect_jobs, collect_runs, compare, gaps, reruns, tidy
 from .errors import UsageError
 from .jobs import Job
-from .leaderboard import CONFIDENCE, display, leaderboard
+from .leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
 from .ranking import RANKINGS
-from .report.figures import leaderboard_figure, save
+from .report.boards import leaderboard_figure
+from .report.figures import save
 from .report.tables import latex, markdown
 
 LISTED = 20  # jobs that are printed; jobs.csv has them all
+NAMED = 4  # jobs that are named in a line
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mira-bench collect",
         description="Merges runs, of one sweep or of several machines, into table.csv, leaderboard.csv and a figure.",
+        epilog="Exit code: 0 if every job is done; 1 if jobs failed, are missing or still run (what is there is "
+        "collected all the same, and the command that runs the rest is printed); 2 for bad usage.",
     )
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of sweeps or runs")
     parser.add_argument(
@@ -34,8 +38,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _note(group: Comparable, rank_by: str, tiers: bool) -> str:
+def _note(group: Comparable, rank_by: str, board: pd.DataFrame) -> str:
     r"""What a reader of a leaderboard must know."""
+    tiers = bool((board["tier"] != "-").any())
+    few = f" {FEW}" if any(map(few_seeds, board["seeds"])) else ""
     seeds = sorted({run.seed for run in group.runs})
     config = group.runs[0].config
     sizes = [f"{config[key]} {key}" for key in ("fiducials", "samples") if config.get(key) is not None]
@@ -51,7 +57,8 @@ def _note(group: Comparable, rank_by: str, tiers: bool) -> str:
             f"{len(seeds)} seeds: mean over seeds with its {CONFIDENCE:.0%} interval, standard error "
             "sqrt(max(spread over seeds², mean squared error over fiducials) / seeds)"
         )
-    return f"{', '.join([*sizes, f'seeds {_ranges(seeds)}'])}. {errors}. Ranked by {rule}; ties are paired by fiducial."
+    sizes.append(f"seeds {_ranges(seeds)}")
+    return f"{', '.join(sizes)}. {errors}. Ranked by {rule}; ties are paired by fiducial.{few}"
 
 
 def _ranges(seeds: Sequence[int]) -> str:
@@ -83,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"note: {note}", file=sys.stderr)
     complete = _say_jobs(jobs)
     if not runs:
+        _say_reruns(reruns(asked.folders, jobs))
         raise UsageError(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
     out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results", "collected"))
     groups = compare(runs, asked.by)
@@ -91,32 +99,50 @@ def main(arguments: Sequence[str]) -> int:
         rules = {str(run.config.get("rank_by", "tiers")) for run in group.runs}
         rank_by = asked.rank_by or (rules.pop() if len(rules) == 1 else "tiers")
         board = leaderboard(group, rank_by)
-        boards.append((group, board, _note(group, rank_by, tiers=bool((board["tier"] != "-").any()))))
+        boards.append((group, board, _note(group, rank_by, board)))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _write(out, boards, tidy(groups), jobs)
+        _write(out, boards, tidy(groups), jobs, gaps(jobs, runs))
     except OSError as error:
         raise UsageError(f"the folder {out} cannot be written: {error}") from error
     _show(boards)
     print(f"{len(runs)} runs. Table, leaderboard and figure: {out}")
+    _say_reruns(reruns(asked.folders, jobs))
     return 0 if complete else 1
 
 
+def _say_reruns(again: Mapping[str, Sequence[str]]) -> None:
+    for command, names in again.items():
+        more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+        print(f"To run again {'; '.join(names[:NAMED])}{more}: {command}")
+
+
 def _write(
-    out: Path, boards: Sequence[tuple[Comparable, pd.DataFrame, str]], table: pd.DataFrame, jobs: Sequence[Job]
+    out: Path,
+    boards: Sequence[tuple[Comparable, pd.DataFrame, str]],
+    table: pd.DataFrame,
+    jobs: Sequence[Job],
+    missing: Mapping[str, Sequence[tuple[str, str]]],
 ) -> None:
     table.to_csv(out / "table.csv", index=False)
     table.to_parquet(out / "table.parquet", index=False)
     whole = pd.concat([board for _, board, _ in boards], ignore_index=True)
     whole.to_csv(out / "leaderboard.csv", index=False)
-    pages = [f"# {group.label}\n\n{markdown(display(board))}\n{note}\n" for group, board, note in boards]
-    (out / "leaderboard.md").write_text("\n".join(pages), encoding="utf-8")
+    # A job that has no run is told below the last leaderboard of its task: its sizes are not known.
+    last = {group.task: group.label for group, _, _ in boards}
+    lost = {last.get(task, task): rows for task, rows in missing.items()}
+    pages = {group.label: f"{markdown(display(board))}\n{note}\n" for group, board, note in boards}
+    for label, rows in lost.items():
+        lines = [f"- {name}: {why}" for name, why in rows]
+        pages[label] = "\n".join([pages.get(label, ""), "Not done:", "", *lines, ""]).lstrip("\n")
+    text = "\n".join(f"# {label}\n\n{page}" for label, page in pages.items())
+    (out / "leaderboard.md").write_text(text, encoding="utf-8")
     parts = [f"% {group.label}\n{latex(display(board))}" for group, board, _ in boards]
     (out / "leaderboard.tex").write_text("\n".join(parts), encoding="utf-8")
-    save(leaderboard_figure([(group.label, board) for group, board, _ in boards]), out / "leaderboard")
+    save(leaderboard_figure([(group.label, board) for group, board, _ in boards], lost), out / "leaderboard")
     if jobs:
-        rows = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
-        pd.DataFrame(rows).drop(columns=["fingerprint", "pid"]).to_csv(out / "jobs.csv", index=False)
+        facts = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
+        pd.DataFrame(facts).drop(columns=["fingerprint", "pid"]).to_csv(out / "jobs.csv", index=False)
 
 
 def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:

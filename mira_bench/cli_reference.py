@@ -5,9 +5,9 @@ __all__ = ["main"]
 import argparse
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .errors import UsageError
 from .fiducials import Fiducials
 from .reference import Reference, save
 from .run import make_plan
+from .settings import make
 from .units import Plan, draw_reference, simulate
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _compose(task: str, words: Sequence[str]) -> "DictConfig":
         raise UsageError(explain(error)) from error
 
 
-def _plan(task: str, cfg: "DictConfig", make: Callable[[Any], Any]) -> Plan:
+def _plan(task: str, cfg: "DictConfig") -> Plan:
     if "model" not in cfg.task:
         raise UsageError(f"task={task} has no model: there is nothing to draw a reference from")
     model = make(cfg.task.model)
@@ -71,12 +72,11 @@ def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws, int]:
     return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told), found
 
 
-def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
+def main(arguments: Sequence[str]) -> int:
     r"""Makes references.
 
     Arguments:
         arguments: The words after the verb.
-        make: Makes the object that a config describes.
     """
 
     parser = argparse.ArgumentParser(
@@ -106,7 +106,7 @@ def main(arguments: Sequence[str], make: Callable[["DictConfig"], Any]) -> int:
     made = found = 0
     for task in tasks:
         cfg = _compose(task, words)
-        plan = _plan(task, cfg, make)
+        plan = _plan(task, cfg)
         start = time.perf_counter()
         fiducials, draws, known = _generate(plan, Engine(cfg.workers, **cfg.parallel))
         seconds = time.perf_counter() - start

@@ -5,7 +5,7 @@ settings, the numbers of fiducials, samples and regions, the scale, the metrics'
 A candidate on a leaderboard is a name with its settings, so the same name trained with two budgets is two of them.
 """
 
-__all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "compare", "tidy"]
+__all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "compare", "gaps", "reruns", "tidy"]
 
 import json
 import logging
@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from .errors import UsageError
-from .jobs import EXECUTION, JOB, SWEEP, Job, expected_jobs, lasting, read_job
+from .jobs import EXECUTION, JOB, SWEEP, Job, commands, expected_jobs, lasting, read_job
 
 log = logging.getLogger("mira_bench")
 
@@ -200,6 +200,43 @@ def collect_jobs(folders: Sequence[Path]) -> list[Job]:
         if key not in best or RANK.index(job.status) < RANK.index(best[key].status):
             best[key] = job
     return list(best.values())
+
+
+def reruns(folders: Sequence[Path], jobs: Sequence[Job]) -> dict[str, list[str]]:
+    r"""Returns the commands that run again what has ended and is not done, each with the names of these jobs."""
+
+    wanted = {tuple(lasting(job.overrides)) for job in jobs if job.status not in ("done", "running")}
+    found: dict[str, list[str]] = {}
+    for path in sorted({path for root in folders for path in root.rglob(SWEEP)}):
+        expected = expected_jobs(path.parent)
+        for command, names in commands(path.parent).items():
+            again = [name for name in names if tuple(lasting(expected.get(name, []))) in wanted]
+            if again:
+                found[command] = list(dict.fromkeys([*found.get(command, []), *again]))
+    return found
+
+
+def gaps(jobs: Sequence[Job], runs: Sequence[Collected]) -> dict[str, list[tuple[str, str]]]:
+    r"""Returns per task what is not done: jobs that have no run, with their status and reason; seeds are put together.
+
+    A run in which a candidate failed is a run: the leaderboard has a row for the candidate.
+    """
+
+    have = {tuple(lasting(run.job.overrides)) for run in runs if run.job is not None}
+    found: dict[str, dict[tuple[str, str], list[str]]] = {}
+    for job in jobs:
+        if job.status == "done" or tuple(lasting(job.overrides)) in have:
+            continue
+        given = dict(override.split("=", 1) for override in job.overrides if "=" in override)
+        task = job.task or given.get("task", "gaussian")
+        parts = [part for part in job.name.split(",") if not part.startswith(("task=", "seed="))]
+        label = ", ".join(part.removeprefix("candidates=") for part in parts) or "job"
+        why = f"{job.status}: {job.reason}" if job.reason else job.status
+        found.setdefault(task, {}).setdefault((label, why), []).append(given.get("seed", "0"))
+    return {
+        task: [(f"{label}, seed {', '.join(seeds)}", why) for (label, why), seeds in rows.items()]
+        for task, rows in found.items()
+    }
 
 
 @dataclass(frozen=True)

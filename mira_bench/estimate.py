@@ -29,12 +29,16 @@ class Estimate:
         total: The time of the whole run on all workers.
         disk: The bytes that the store would grow by.
         trainings: What training would cost, for each network that is trained.
+        simulating: The time to simulate the fiducials, a part of the total.
+        parallel: How many blocks are worked on at a time.
     """
 
     seconds: dict[str, float]
     total: float
     disk: int
     trainings: dict[str, Rehearsal] = field(default_factory=dict)
+    simulating: float = 0.0
+    parallel: int = 1
 
 
 def estimate(
@@ -98,9 +102,10 @@ def estimate(
             disk += 8 * plan.fiducials * plan.samples * dim
     learning = [one.simulating + one.training for one in trainings.values()]
     disk += sum(a.nbytes for one in trainings.values() for a in one.state.values())
-    total = simulation + sum(seconds.values()) / min(workers, len(plan.candidates) * len(plan.blocks))
+    parallel = min(workers, len(plan.candidates) * len(plan.blocks))
+    total = simulation + sum(seconds.values()) / parallel
     total += sum(learning) / min(workers, len(learning) or 1)
-    return Estimate(seconds, total, disk, trainings)
+    return Estimate(seconds, total, disk, trainings, simulation, parallel)
 
 
 def _rehearse(plan: Plan, report: Callable[[str], None]) -> dict[str, Rehearsal]:

@@ -4,7 +4,7 @@ Each job writes `job.json` into its own folder, and the sweep writes `sweep.json
 sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
 """
 
-__all__ = ["EXECUTION", "Job", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
+__all__ = ["EXECUTION", "Job", "Kind", "commands", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
 
 import contextlib
 import hashlib
@@ -69,6 +69,25 @@ class Job:
         write_json(folder / JOB, asdict(self))
 
 
+@dataclass(frozen=True)
+class Kind:
+    r"""The jobs of a sweep that differ in their seed alone: what holds for one of them holds for all.
+
+    Arguments:
+        label: The task, and what else is swept.
+        task: The name of the task.
+        cfg: The config of the first job.
+        jobs: The jobs.
+        seeds: The seed of each job.
+    """
+
+    label: str
+    task: str
+    cfg: "DictConfig"
+    jobs: list[Job] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+
+
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
     r"""Writes a file that appears complete or not at all."""
 
@@ -120,18 +139,33 @@ def expected_jobs(folder: Path) -> dict[str, list[str]]:
         return {}
 
 
+def commands(folder: Path) -> dict[str, list[str]]:
+    r"""Returns the commands that made a sweep's folder, each with the names of its jobs."""
+
+    try:
+        made = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["commands"]
+        return {str(command): list(names) for command, names in made.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def lasting(overrides: Iterable[str]) -> list[str]:
     r"""Returns, sorted, the settings that change a result."""
 
     return sorted(o for o in overrides if re.split(r"[=.@/]", o.lstrip("+~"), maxsplit=1)[0] not in EXECUTION)
 
 
-def fingerprint(cfg: "DictConfig") -> str:
-    r"""Returns the hash of all in a config that changes its result, and of the version of this package."""
+def fingerprint(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
+    r"""Returns the hash of all in a config that changes its result, and of the version of this package.
+
+    Arguments:
+        cfg: The config.
+        besides: Further keys that are left out.
+    """
 
     from omegaconf import OmegaConf
 
     plain: Any = OmegaConf.to_container(cfg, resolve=False)  # what is interpolated is in the config as well
-    kept = {key: value for key, value in plain.items() if key not in EXECUTION}
+    kept = {key: value for key, value in plain.items() if key not in (*EXECUTION, *besides)}
     text = json.dumps([__version__, kept], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -15,9 +15,10 @@ and errors per seed, which are combined by the same formula. Order, tiers and th
 `mira_bench.ranking`. The calibration p-values of the seeds are combined by Fisher's method.
 """
 
-__all__ = ["COLUMNS", "display", "interval", "leaderboard", "pooled"]
+__all__ = ["COLUMNS", "display", "few_seeds", "interval", "leaderboard", "pooled"]
 
 import math
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -33,11 +34,16 @@ from .statistics import mean_stderr, paired_pvalue
 from .streams import generator
 
 CONFIDENCE = 0.95
+MARK = "†"
+FEW = (
+    f"{MARK} Fewer than three seeds: with two, the {CONFIDENCE:.0%} interval covers 87-97% of cases; "
+    "with one, it is over fiducials alone."
+)
 
 COLUMNS = [
     "leaderboard", "task", "rank", "candidate", "settings", "role", "tier", "tied", "tied_p", "seeds", "failed",
     "mira", "mira_stderr", "mira_low", "mira_high", "mira_expected", "energy", "energy_stderr", "energy_low",
-    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict",
+    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict", "reason",
 ]  # fmt: skip
 
 
@@ -58,6 +64,12 @@ def pooled(means: Sequence[float], errors: Sequence[float], fiducials: int) -> t
     between = float(m.var(ddof=1)) if count > 1 else 0.0
     dof = count - 1 if between > within else count * (fiducials - 1)
     return float(m.mean()), math.sqrt(max(between, within) / count), float(dof)
+
+
+def few_seeds(seeds: str) -> bool:
+    r"""Whether a row, of so many seeds of all (`"2/5"`), has scores of fewer than three: its interval is rough."""
+
+    return 0 < int(seeds.partition("/")[0]) < 3
 
 
 def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) -> tuple[float, float]:
@@ -82,12 +94,14 @@ class _Entry:
         self.runs: dict[int, Collected] = {}
         rows: dict[int, Any] = {}
         failures = 0
+        self.reason = ""  # of the first failure
         for run in runs:
             row = run.ranking.set_index("candidate").loc[name]
             if run.seed in self.runs:
                 continue  # the same candidate on the same fiducials, in a run with other candidates
             if row["verdict"] == "failed":
                 failures += 1
+                self.reason = self.reason or str((run.facts.get("failures") or {}).get(name, ""))
                 continue
             self.runs[run.seed], rows[run.seed] = run, row
         self.role = str(runs[0].ranking.set_index("candidate").loc[name, "role"])
@@ -189,7 +203,7 @@ def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
     for i, entry in enumerate([*ordered, *(e for e in everyone if e.role != "candidate")]):
         ranked = i < len(ordered)
         row: dict[str, Any] = {"leaderboard": group.label, "task": group.task, "candidate": entry.name}
-        row |= {"settings": entry.settings, "role": entry.role, "verdict": entry.verdict}
+        row |= {"settings": entry.settings, "role": entry.role, "verdict": entry.verdict, "reason": entry.reason}
         row |= {"seeds": f"{len(entry.runs)}/{seeds}", "failed": entry.failures, "mira_expected": entry.expected}
         row |= {"calibration_p": entry.calibration_p, "tier": entry.tier if ranked else "-"}
         if ranked:
@@ -220,18 +234,24 @@ def display(table: pd.DataFrame) -> pd.DataFrame:
     def rank(row: Any) -> str:
         return str(row.role) if row.role != "candidate" else "-" if pd.isna(row.rank) else str(int(row.rank))
 
+    def seeds(row: Any) -> str:
+        return f"{row.seeds}{MARK * few_seeds(row.seeds)}{f' ({row.failed} failed)' if row.failed else ''}"
+
+    def verdict(row: Any) -> str:
+        return f"{row.verdict}: {textwrap.shorten(row.reason, 60)}" if row.verdict == "failed" else str(row.verdict)
+
     rows = list(table.itertuples(index=False))
     shown = {
         "": [rank(r) for r in rows],
         "candidate": [str(r.candidate) for r in rows],
         "settings": [str(r.settings) for r in rows],
-        "seeds": [f"{r.seeds} ({r.failed} failed)" if r.failed else str(r.seeds) for r in rows],
+        "seeds": [seeds(r) for r in rows],
         "MIRA": [spread(r.mira, r.mira_low, r.mira_high) for r in rows],
         "tier": [str(r.tier) for r in rows],
         "energy": [spread(r.energy, r.energy_low, r.energy_high) for r in rows],
         "skill": [number(r.skill, ".3f") for r in rows],
         "tied with best": [str(r.tied) for r in rows],
-        "verdict": [str(r.verdict) for r in rows],
+        "verdict": [verdict(r) for r in rows],
     }
     if not any(shown["settings"]):
         del shown["settings"]

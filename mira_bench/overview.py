@@ -43,6 +43,7 @@ class Overview:
     def __init__(self, folder: Path, names: Sequence[str], skipped: int) -> None:
         self._folder, self._names, self._skipped = folder, list(names), skipped
         self._jobs: dict[str, Job] = {}
+        self._most = 1  # jobs that were seen to run at a time
         self._start = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -65,6 +66,7 @@ class Overview:
         self._thread.join()
         self._look()
         if self._live is not None:
+            self._live.update(Text(self._head()), refresh=True)  # what failed is listed by the sweep, with its reason
             self._live.stop()
 
     def _watch(self) -> None:
@@ -84,28 +86,51 @@ class Overview:
                 ended = sum(one.ended for one in self._jobs.values())
                 line = f"[{ended}/{len(self._names)}] {job.status} {name} ({duration(job.seconds)})"
                 print(f"{line}: {job.reason}" if job.reason else line, file=self._console.file, flush=True)
+        self._most = max(self._most, len(self._with("running")))
         if self._live is not None:
             self._live.update(self.render(), refresh=True)
+
+    def _with(self, *status: str) -> list[Job]:
+        return [job for job in self._jobs.values() if job.status in status]
+
+    def _left(self) -> float | None:
+        r"""The time left, if jobs take as long as those that are done; none before the first one tells."""
+        running = self._with("running")
+        lengths = [job.seconds for job in self._with("done")]
+        lengths = lengths or [job.seconds / job.progress for job in running if job.progress > 0]
+        if not lengths:
+            return None
+        waiting = len(self._names) - sum(job.ended for job in self._jobs.values()) - len(running)
+        open_jobs = waiting + sum(1 - job.progress for job in running)
+        return open_jobs * sum(lengths) / len(lengths) / self._most
+
+    def _head(self) -> str:
+        done, running, failed = (len(self._with(*s)) for s in (["done"], ["running"], ["failed", "interrupted"]))
+        before = f" + {self._skipped} before" if self._skipped else ""
+        waiting = len(self._names) - done - running - failed
+        times = f"{duration(time.monotonic() - self._start)} so far"
+        left = self._left() if running + waiting else None
+        times += "" if left is None else f", about {duration(left)} left"
+        return f"{done} done{before}, {running} running, {failed} failed, {waiting} waiting; {times}"
 
     def render(self) -> RenderableType:
         r"""Returns what a terminal shows now."""
 
-        jobs = list(self._jobs.values())
-        running = [job for job in jobs if job.status == "running"]
-        failed = [job for job in jobs if job.status in ("failed", "interrupted")]
-        done = sum(job.status == "done" for job in jobs)
-        elapsed = time.monotonic() - self._start
-        share = sum(1.0 if job.ended else job.progress for job in jobs)
-        left = len(self._names) - len(running) - len(failed) - done
-        times = f"{duration(elapsed)} so far"
-        if 0 < share < len(self._names):
-            times += f", {duration(elapsed * (len(self._names) / share - 1))} left"
-        before = f" + {self._skipped} before" if self._skipped else ""
-        head = f"{done} done{before}, {len(running)} running, {len(failed)} failed, {left} waiting; {times}"
+        running, failed = self._with("running"), self._with("failed", "interrupted")
         table = Table.grid(padding=(0, 2))
+        table.add_column(no_wrap=True, overflow="ellipsis")
+        for width in (20, 4, None):
+            table.add_column(no_wrap=True, min_width=width)
         for job in running[:SHOWN]:
             bar = ProgressBar(total=1.0, completed=job.progress, width=20)
-            table.add_row(job.name, bar, f"{job.progress:.0%}", job.host)
-        for job in failed[-SHOWN:]:
-            table.add_row(f"[red]{job.name}[/red]", f"[red]{job.status}[/red]", "", Text(job.reason[:100]))
-        return Group(Text(f"{self._folder}: {len(self._names)} jobs"), Text(head), table)
+            table.add_row(Text(job.name), bar, f"{job.progress:.0%}", job.host)
+        lines = [f"and {len(running) - SHOWN} more that run"] if len(running) > SHOWN else []
+        lines += [f"and {len(failed) - SHOWN} that failed before"] if len(failed) > SHOWN else []
+        reasons = [f"{job.status} {job.name}{': ' * bool(job.reason)}{job.reason}" for job in failed[-SHOWN:]]
+        return Group(
+            Text(f"{self._folder}: {len(self._names)} jobs"),
+            Text(self._head()),
+            table,
+            *map(Text, lines),
+            *(Text(reason, "red", no_wrap=True, overflow="ellipsis") for reason in reasons),
+        )

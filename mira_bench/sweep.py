@@ -4,7 +4,7 @@ The same command always means the same folder, so an interrupted sweep goes on w
 are launched by whatever `hydra/launcher=` says; all that is known about them comes from their `job.json`.
 """
 
-__all__ = ["ENGINES", "Sweeper", "is_sweep", "perform", "prepare"]
+__all__ = ["ENGINES", "Command", "Sweeper", "is_sweep", "perform", "prepare"]
 
 import contextlib
 import hashlib
@@ -17,19 +17,22 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 from omegaconf.errors import OmegaConfBaseException
+from rich.console import Console
 
+from .cli_dry import dry_sweep
 from .errors import UsageError
-from .jobs import JOB, SWEEP, Job, expected_jobs, fingerprint, lasting, read_job, write_json
+from .jobs import JOB, SWEEP, Job, Kind, commands, expected_jobs, fingerprint, lasting, read_job, write_json
 from .overview import Overview
 from .progress import watched
+from .settings import check
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -71,49 +74,71 @@ def _sweep_name(overrides: Sequence[str]) -> str:
     return f"{name}_{_short(json.dumps(given))}"
 
 
-def prepare(arguments: Sequence[str], codes: list[int]) -> list[str]:
-    r"""Returns the arguments of a sweep with its folder and our sweeper in them.
+@dataclass(frozen=True)
+class Command:
+    r"""What the command line hands to a sweep.
 
     Arguments:
-        arguments: The words of the command.
-        codes: Gets the exit code when the sweep has ended.
+        words: The words of the command.
+        codes: Gets the exit code when the sweep has ended: Hydra returns nothing.
     """
 
-    for word in arguments:
+    words: list[str]
+    codes: list[int] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return shlex.join(["python", "-m", "mira_bench", *self.words])
+
+
+def prepare(command: Command, words: Sequence[str]) -> list[str]:
+    r"""Returns the words of a sweep for Hydra, with its folder and our sweeper in them."""
+
+    for word in words:
         key, _, value = word.partition("=")
         plugin = ENGINES.get(value) if key == "hydra/launcher" else None
         if plugin and importlib.util.find_spec(f"hydra_plugins.hydra_{plugin}_launcher") is None:
             raise UsageError(f"{word} needs the extra 'cluster': pip install 'mira_bench[cluster]'")
         if key == "hydra.sweep.subdir":
             raise UsageError("hydra.sweep.subdir= cannot be set: the folders of jobs are named by what is swept")
-    words = list(arguments)
-    keys = [word.partition("=")[0] for word in arguments]
+    keys = [word.partition("=")[0] for word in words]
+    more = []
     if "hydra.sweep.dir" not in keys and "sweep" not in keys:
-        overrides = [word for word in arguments if "=" in word and not word.startswith("-")]
-        words.append(f"hydra.sweep.dir='{(ROOT / _sweep_name(overrides)).as_posix()}'")
+        overrides = [word for word in words if "=" in word and not word.startswith("-")]
+        more.append(f"hydra.sweep.dir='{(ROOT / _sweep_name(overrides)).as_posix()}'")
     if "hydra/sweeper" not in keys:
-        Sweeper.codes = codes
+        Sweeper.command = command
         Plugins.instance().class_name_to_class[NAME] = Sweeper
-        words.append(f"hydra.sweeper._target_={NAME}")
-    return words
+        more.append(f"hydra.sweeper._target_={NAME}")
+    return [*words, *more]
 
 
 class Sweeper(BasicSweeper):
     r"""Hydra's grid of jobs without those that are done."""
 
-    codes: ClassVar[list[int]] = []  # gets the exit code: Hydra makes the object, and returns nothing of it
+    command: ClassVar[Command]  # Hydra makes the object, and knows nothing of it
 
     def sweep(self, arguments: list[str]) -> None:
         r"""Launches the jobs that are not done, and says how the sweep ended."""
 
         assert self.config is not None
         assert self.launcher is not None
+        command = self.command
         folder = Path(str(self.config.hydra.sweep.dir))
-        jobs = self._jobs([*self._parse_config(), *arguments], expected_jobs(folder))
+        jobs, kinds = self._jobs([*self._parse_config(), *arguments], expected_jobs(folder))
+        problems = _problems(kinds)
+        if problems:
+            for problem in problems:
+                print(f"mira_bench: {problem}", file=sys.stderr)
+            command.codes.append(USAGE)
+            return
         todo = {name: job for name, job in jobs.items() if not _done(folder / name, job)}
+        if any(kind.cfg.dry for kind in kinds):
+            command.codes.append(dry_sweep([_only(kind, todo) for kind in kinds], len(jobs)))
+            return
         told = {name: job.overrides for name, job in jobs.items()}
-        facts = {"command": shlex.join(["python", "-m", "mira_bench", *sys.argv[1:]])}
-        write_json(folder / SWEEP, facts | {"jobs": expected_jobs(folder) | told})
+        earlier = {text: [name for name in names if name not in told] for text, names in commands(folder).items()}
+        made = {text: names for text, names in earlier.items() if names} | {str(command): list(told)}
+        write_json(folder / SWEEP, {"commands": made, "jobs": expected_jobs(folder) | told})
         for name in todo:
             (folder / name / JOB).unlink(missing_ok=True)  # what it says is of an earlier attempt
         launched = [[*job.overrides, f"hydra.sweep.subdir='{name}'"] for name, job in todo.items()]
@@ -125,24 +150,64 @@ class Sweeper(BasicSweeper):
                     self.launcher.launch(launched[i : i + step], initial_job_idx=i)
                 except Exception as error:  # a launcher gives up when a job was killed; the others go on without it
                     problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        self.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
+        command.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
 
-    def _jobs(self, arguments: list[str], before: dict[str, list[str]]) -> dict[str, Job]:
+    def _jobs(self, arguments: list[str], before: dict[str, list[str]]) -> tuple[dict[str, Job], list[Kind]]:
         assert self.config is not None
         assert self.hydra_context is not None
         loader = self.hydra_context.config_loader
         parsed = OverridesParser.create(config_loader=loader).parse_overrides(arguments)
         swept = {o.get_key_element() for o in parsed if o.is_sweep_override()}
         jobs: dict[str, Job] = {}
-        for overrides in self.split_arguments(parsed, None)[0]:
-            # Composing each job here refuses a bad value before any job runs.
-            cfg = loader.load_sweep_config(self.config, list(overrides))
-            name = ",".join(_safe(o) for o in overrides if o.partition("=")[0] in swept) or "job"
-            other = name in before and lasting(before[name]) != lasting(overrides)  # of another command, same sweep=
-            if other or name in jobs or len(name) > LONGEST:
-                name = f"{name[: LONGEST - 9]}-{_short(json.dumps(lasting(overrides)))}"
-            jobs[name] = Job(name, list(overrides), fingerprint=fingerprint(cfg))
-        return jobs
+        kinds: dict[str, Kind] = {}
+        grid = self.split_arguments(parsed, None)[0]
+        with Console(stderr=True).status("") as status:
+            for i, overrides in enumerate(grid):
+                status.update(f"reading the settings of {len(grid)} jobs: {i}")
+                # Composing each job here refuses a bad value before any job runs.
+                cfg = loader.load_sweep_config(self.config, list(overrides))
+                own = [o for o in overrides if o.partition("=")[0] in swept]
+                name = ",".join(map(_safe, own)) or "job"
+                other = name in before and lasting(before[name]) != lasting(overrides)  # another command, same sweep=
+                if other or name in jobs or len(name) > LONGEST:
+                    name = f"{name[: LONGEST - 9]}-{_short(json.dumps(lasting(overrides)))}"
+                jobs[name] = Job(name, list(overrides), fingerprint=fingerprint(cfg))
+                task = str(cfg.hydra.runtime.choices.task)
+                label = " ".join([task, *(o for o in own if o.partition("=")[0] not in ("task", "seed"))])
+                same = fingerprint(cfg, besides=["seed"] if isinstance(cfg.seed, int) else [])
+                kind = kinds.setdefault(same, Kind(label, task, cfg))
+                kind.jobs.append(jobs[name])
+                kind.seeds.append(cfg.seed)
+        return jobs, list(kinds.values())
+
+
+def _only(kind: Kind, todo: Mapping[str, Job]) -> Kind:
+    r"""A kind without the jobs that are done."""
+    left = [(job, seed) for job, seed in zip(kind.jobs, kind.seeds, strict=True) if job.name in todo]
+    return replace(kind, jobs=[job for job, _ in left], seeds=[seed for _, seed in left])
+
+
+def _problems(kinds: Sequence[Kind]) -> list[str]:
+    r"""Returns what makes jobs of a sweep impossible: a sentence each, after the overrides that it is about."""
+    good: set[str] = set()
+    bad: dict[str, list[set[str]]] = {}
+    for kind in kinds:
+        overrides = [job.overrides for job in kind.jobs]
+        try:
+            check(kind.cfg, kind.task, overrides[0])
+            good.update(*overrides)
+        except (UsageError, OmegaConfBaseException) as error:
+            bad.setdefault(" ".join(str(error).split()), []).extend(map(set, overrides))
+    found = []
+    for sentence, jobs in bad.items():
+        # To blame is what all of these jobs have, and if possible no good one; best if the sentence speaks of it.
+        common = set.intersection(*jobs)
+        blamed = common - good or common
+        words = {*re.findall(r"'([^']+)'", sentence), *re.findall(r"^\w+(?=:)", sentence)}
+        named = {o for o in blamed if any(word in o for word in words)}
+        told = " ".join(sorted(named or blamed, reverse=True))
+        found.append(f"{told}: {sentence}".replace("\\", ""))  # Hydra escapes the colon of file.py:name
+    return found
 
 
 def _done(folder: Path, job: Job) -> bool:
@@ -185,7 +250,7 @@ def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str,
 
     def tell(progress: float) -> None:
         nonlocal last
-        if time.monotonic() - last > 1:
+        if time.monotonic() - last > 1 or progress >= 1:
             last = time.monotonic()
             replace(job, progress=round(progress, 3), seconds=round(last - start, 1)).save(folder)
 

@@ -1,6 +1,7 @@
 r"""Collecting runs: nothing is counted twice, nothing is mixed, and the errors are what they say."""
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from mira_bench.cli import main
-from mira_bench.collect import collect_jobs, collect_runs, compare, tidy
+from mira_bench.collect import collect_jobs, collect_runs, compare, gaps, tidy
 from mira_bench.jobs import Job, write_json
 from mira_bench.leaderboard import interval, leaderboard, pooled
+from mira_bench.report.boards import leaderboard_figure
 from mira_bench.statistics import mean_stderr, paired_pvalue
 
 SMALL = ["fiducials=64", "samples=20", "regions=5", "metrics=[mira,calibration,energy]", "progress=false"]
@@ -71,6 +73,9 @@ def test_a_sweep_becomes_a_table_a_leaderboard_and_a_figure(sweep, elsewhere, ca
     text = capsys.readouterr().out
     assert "4 jobs: 4 done" in text
     assert "2 seeds" in text
+    assert "2/2†" in text
+    assert "† Fewer than three seeds" in " ".join(text.split())
+    assert "To run again" not in text
     out = elsewhere / "here"
     names = {"table.csv", "table.parquet", "leaderboard.csv", "leaderboard.md", "leaderboard.tex", "jobs.csv"}
     assert {p.name for p in out.iterdir()} == names | {"leaderboard.png", "leaderboard.pdf"}
@@ -119,9 +124,51 @@ def test_missing_failed_and_damaged_are_said(sweep, elsewhere, capsys):
     assert "failed: seed=1,candidates=biased: out of luck" in captured.err
     assert "seed=0,candidates=correct is left out" in captured.err
     assert "One seed (1)" in captured.out
+    (line,) = [line for line in captured.out.splitlines() if line.startswith("To run again")]
+    names, command = line.removeprefix("To run again ").split(": ", 1)
+    assert names.split("; ") == ["seed=0,candidates=biased", "seed=1,candidates=biased"]
+    assert shlex.split(command)[:6] == ["python", "-m", "mira_bench", "-m", "seed=0,1", "candidates=[correct],[biased]"]
+    assert "- biased, seed 0: missing" in Path("a/leaderboard.md").read_text()
     assert main(["collect", "nowhere"]) == 2
     Path("empty").mkdir()
     assert main(["collect", "empty"]) == 2
+
+
+def test_the_figure_shows_tiers_few_seeds_and_what_is_not_done(elsewhere, rng):
+    base = rng.normal(1.0, 0.1, 50)
+    for seed in range(3):
+        made_up("runs", "good", seed, base + rng.normal(0, 0.01, 50))
+    made_up("runs", "late", 0, base + 0.5, tier="B")
+    lost = made_up("runs", "lost", 0, base)
+    ranking = pd.read_csv(lost / "ranking.csv").assign(verdict="failed")
+    ranking.to_csv(lost / "ranking.csv", index=False)
+    facts = json.loads((lost / "provenance.json").read_text())
+    (lost / "provenance.json").write_text(json.dumps(facts | {"failures": {"lost": "no luck"}}))
+    Job("seed=1,candidates=late", ["task=toy", "seed=1", "candidates=[late]"], status="missing").save(Path("runs/x"))
+    Job("seed=2,candidates=late", ["task=toy", "seed=2", "candidates=[late]"], status="missing").save(Path("runs/y"))
+    Job("seed=0", ["seed=0", "task=other"], "other", status="failed", reason="too big").save(Path("runs/z"))
+    missing = gaps(collect_jobs([Path("runs")]), collect_runs([Path("runs")])[0])
+    assert missing == {"toy": [("late, seed 1, 2", "missing")], "other": [("job, seed 0", "failed: too big")]}
+    figure = leaderboard_figure(list(boards("runs").items()), missing)
+    left, right, other, _ = figure.axes
+    assert [label.get_text() for label in left.get_yticklabels()] == ["1. good", "2. late†", "lost", "late, seed 1, 2"]
+    words = [text.get_text() for text in left.texts]
+    assert words[:3] == ["A", "B", "-"]  # the tiers, in the order of the rows
+    assert words[-2:] == ["failed: no luck", "missing"]
+    assert [text.get_text() for text in other.texts] == ["failed: too big"]
+    assert "95% interval" in right.get_xlabel()
+    assert "† Fewer than three seeds" in figure.get_supxlabel()
+
+
+def test_a_far_control_does_not_press_the_candidates_together(elsewhere, rng):
+    base = rng.normal(1.0, 0.1, 50)
+    made_up("runs", "good", 0, base)
+    made_up("runs", "fair", 0, base + 0.1)
+    prior = made_up("runs", "prior", 0, base + 99)
+    pd.read_csv(prior / "ranking.csv").assign(role="control").to_csv(prior / "ranking.csv", index=False)
+    right = leaderboard_figure(list(boards("runs").items())).axes[1]
+    assert right.get_xlim()[1] < 2
+    assert [text.get_text() for text in right.texts] == ["100"]  # an arrow with the number
 
 
 def test_the_tie_of_one_seed_is_that_of_a_run(elsewhere, rng):

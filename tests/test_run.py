@@ -348,3 +348,19 @@ def test_two_processes_on_one_store(tmp_path):
     assert [process.wait(timeout=300) for process in both] == [0, 0]
     assert tables(tmp_path / "a") == tables(tmp_path / "b")
     assert all(Store(tmp_path / "store").get(e.spec) is not None for e in Store(tmp_path / "store").entries())
+
+
+def test_the_figure_is_in_the_order_of_the_ranking_and_shows_who_failed():
+    @dataclass(frozen=True)
+    class Broken:
+        version = 1
+
+        def build(self, task, rng):
+            raise RuntimeError("no luck")
+
+    candidates = {"biased": ToyCandidate(bias=5.0), "broken": Broken(), "correct": ToyCandidate()}
+    metrics = {"mira": mb.Mira(regions=10), "energy": mb.Energy()}
+    axes = mb.run(Toy(), candidates, fiducials=100, samples=20, metrics=metrics).plot().axes[0]
+    names = [label.get_text() for label in axes.get_xticklabels()]
+    assert names == ["correct", "biased", "broken", "oracle", "prior"]
+    assert [text.get_text() for text in axes.texts] == ["failed: RuntimeError: no\nluck"]

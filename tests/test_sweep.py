@@ -1,24 +1,32 @@
 r"""Sweeps: every combination is a job, the same command goes on, and a failure stops nobody."""
 
 import io
+import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from hydra import compose, initialize_config_module
 from hydra.core.global_hydra import GlobalHydra
+from mira_bench.tasks.gaussian import Conjugate
+from omegaconf import OmegaConf
 from rich.console import Console
 
 import mira_bench as mb
+from mira_bench.candidate import Rehearsal
 from mira_bench.cli import main
-from mira_bench.jobs import Job, read_job
+from mira_bench.cli_dry import dry_sweep
+from mira_bench.estimate import Estimate
+from mira_bench.jobs import Job, Kind, commands, read_job
 from mira_bench.overview import Overview
-from mira_bench.sweep import _safe, _sweep_name
+from mira_bench.sweep import _problems, _safe, _sweep_name
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
@@ -30,6 +38,13 @@ def elsewhere(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["mira_bench"])
     yield tmp_path
     GlobalHydra.instance().clear()
+
+
+@pytest.fixture
+def broken(elsewhere):
+    r"""A candidate that exists, and fails when it is built."""
+    (elsewhere / "broken.py").write_text('def build(task, rng):\n    raise RuntimeError("out of luck")\n')
+    return "broken.py:build"
 
 
 def sweep(folder):
@@ -71,26 +86,68 @@ def test_a_named_sweep_can_grow(elsewhere, capsys):
     names = set(json.loads((elsewhere / "results/sweeps/mine/sweep.json").read_text())["jobs"])
     assert len(names) == 5
     assert {"seed=0", "seed=1", "seed=2"} < names
+    made = commands(elsewhere / "results/sweeps/mine")
+    assert [len(jobs) for jobs in made.values()] == [3, 2]  # the first command's jobs are those of the second too
+    assert not any("hydra" in command for command in made)
 
 
-def test_a_failing_job_stops_nobody(elsewhere, capsys):
-    command = ["-m", "candidates=[nobody],[correct]", *SMALL]
-    assert main(command) == 1
+def test_a_failing_job_stops_nobody(elsewhere, broken, capsys):
+    assert main(["-m", f"candidates=[{broken}],[correct]", *SMALL]) == 1
     captured = capsys.readouterr()
     assert "1 done, 1 not" in captured.out
-    assert "candidate 'nobody' does not exist" in captured.err
-    jobs = {p.parent.name: read_job(p.parent) for p in sweep(elsewhere).rglob("job.json")}
-    assert (jobs["candidates=nobody"].status, jobs["candidates=nobody"].code) == ("failed", 2)
-    assert jobs["candidates=correct"].status == "done"
-    assert main(["-m", "candidates=[nobody],[noone]", *SMALL]) == 2
-    # Hydra refuses what cannot be composed before any job runs.
+    assert "RuntimeError: out of luck" in captured.err
+    jobs = [read_job(p.parent) for p in sweep(elsewhere).rglob("job.json")]
+    assert {(job.status, job.code) for job in jobs} == {("failed", 1), ("done", 0)}
+
+
+@pytest.mark.parametrize(
+    ("words", "blamed", "exists"),
+    [
+        (["task=gaussian", "candidates=[corect],[biased]"], "candidates=[corect]: ", "correct, overconfident"),
+        (["candidates=[lost.py:build]", "rank_by=tiers"], "candidates=[lost.py:build]: ", "no file lost.py"),
+        (["task=files", "task.truths=t.npy", "task.candidates={a: a.npy}", "candidates=[a],[b]"], "=[b]: ", "are: a"),
+    ],
+)
+def test_a_misspelled_name_is_refused_before_the_first_job(words, blamed, exists, elsewhere, capsys):
+    assert main(["-m", *words, "seed=0,1", "progress=false"]) == 2
+    text = capsys.readouterr().err
+    assert text.count("mira_bench: ") == 1  # not once a job
+    assert blamed in text
+    assert exists in text
+    assert not list(elsewhere.iterdir())
+
+
+def test_every_name_is_checked_and_the_override_blamed(capsys):
+    def problems(**lists):
+        grid = [dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values())]
+        kinds = []
+        for given in grid:
+            overrides = [f"{key}={value}" for key, value in given.items()]
+            cfg = compose("config", overrides=[*overrides, "out=x"])
+            kinds.append(Kind("", given["task"], cfg, [Job("", overrides)], [0]))
+        return _problems(kinds)
+
+    with initialize_config_module("mira_bench.configs", version_base="1.3"):
+        (found,) = problems(task=["gaussian", "conjugate"], candidates=["[biased]", "[npe]"])
+        assert found.startswith("task=conjugate candidates=[biased]: ")
+        (found,) = problems(task=["gaussian"], metrics=["[mirra]"], workers=["auto"])
+        assert found.startswith("metrics=[mirra]: metric 'mirra' does not exist; there are: mira, published, ")
+        (found,) = problems(task=["gaussian"], views=["[all]", "[al]"])
+        assert found == "views=[al]: the task has no view 'al'; it has: all"
+        found = problems(task=["gaussian"], rank_by=["tiers", "size"], samples=["10", "0"])
+        assert {text.split(":")[0] for text in found} == {"rank_by=size", "samples=0"}
+        assert problems(task=["gaussian", "two_moons", "lensing/small"], device=["cuda"]) == []
+
+
+def test_hydra_refuses_what_cannot_be_composed(elsewhere, capsys):
     assert main(["-m", "task=gaussian,nope", *SMALL]) == 2
-    assert len(list((elsewhere / "results" / "sweeps").rglob("job.json"))) == 4
+    assert "Could not find 'task/nope'" in capsys.readouterr().err
+    assert not list(elsewhere.iterdir())
 
 
 @pytest.mark.parametrize("launcher", ["joblib", "local"])
-def test_launchers_give_the_same_tables(elsewhere, launcher):
-    base = ["-m", "candidates=[correct],[nobody]", "store=null", *SMALL]
+def test_launchers_give_the_same_tables(elsewhere, broken, launcher):
+    base = ["-m", f"candidates=[correct],[{broken}]", "store=null", *SMALL]
     assert main([*base, "sweep=here"]) == 1
     few = ["hydra.launcher.n_jobs=2"] if launcher == "joblib" else []
     done = subprocess.run(
@@ -99,6 +156,7 @@ def test_launchers_give_the_same_tables(elsewhere, launcher):
     )  # fmt: skip
     assert done.returncode == 1, done.stderr[-2000:]
     assert "1 done, 1 not" in done.stdout
+    assert "Warning" not in done.stderr
     tables = [pd.read_csv(f"results/sweeps/{name}/candidates=correct/summary.csv") for name in ("here", "there")]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
@@ -132,10 +190,46 @@ def test_what_cannot_be(elsewhere, capsys, monkeypatch):
     assert "extra 'cluster'" in capsys.readouterr().err
 
 
-def test_a_dry_sweep_costs_nothing(elsewhere, capsys):
-    assert main(["-m", "seed=0,1", "sweep=x", "dry=true", *SMALL]) == 0
-    assert capsys.readouterr().out.count("whole run") == 2
-    assert not list(elsewhere.rglob("job.json"))
+def test_a_dry_sweep_is_summed_up(elsewhere, capsys):
+    command = ["-m", "seed=0,1", "candidates=[correct],[biased]", "sweep=x", *SMALL]
+    assert main([*command, "dry=true"]) == 0
+    text = capsys.readouterr().out
+    assert not list(elsewhere.iterdir())
+    assert "4 jobs to run." in text
+    rows = [line.split() for line in text.splitlines() if "gaussian candidates=" in line]
+    assert [(row[0], row[-1]) for row in rows] == [("2", "candidates=[correct]"), ("2", "candidates=[biased]")]
+    assert main(["-m", "seed=range(0,1)", "candidates=choice([correct])", "sweep=x", *SMALL]) == 0
+    assert main([*command, "dry=true"]) == 0
+    assert "3 jobs to run; 1 are done already" in capsys.readouterr().out
+
+
+def test_what_jobs_share_is_counted_once(monkeypatch, capsys):
+    @dataclass(frozen=True)
+    class Learner:
+        version = 1
+
+        def build(self, task, rng): ...
+        def fit(self, task, rng, report): ...
+        def load(self, task, state): ...
+
+    def cost(**given):
+        return Estimate({"a": 2.0, "prior": 4.0}, 117.0, 0, {"a": Rehearsal(10.0, 100.0, 1, {}, "")}, 1.0)
+
+    def arguments(cfg, task):
+        given = {"task": Conjugate(), "candidates": {"a": Learner()}, "metrics": ["mira"], "name": task}
+        given |= {"fiducials": cfg.fiducials, "samples": 10, "keep_samples": False, "controls": True, "seeds": 1}
+        return given | {"workers": 1, "device": "cpu"}
+
+    def total(store):
+        sizes = [OmegaConf.create({"fiducials": size, "store": store}) for size in (10, 20)]
+        kinds = [Kind(f"L={cfg.fiducials}", "toy", cfg, [Job("a"), Job("b")], [0, 1]) for cfg in sizes]
+        assert dry_sweep(kinds, 4, arguments) == 0
+        return next(line for line in capsys.readouterr().out.splitlines() if "in all" in line)
+
+    monkeypatch.setattr("mira_bench.cli_dry.estimate", cost)
+    # Four jobs of 117 s; with a store, both sizes use the same two trainings of 110 s.
+    assert "7.8 min" in total(None)
+    assert "4.1 min" in total("x")
 
 
 def test_names():
@@ -148,13 +242,17 @@ def test_names():
 
 
 def test_the_overview_of_a_terminal(tmp_path):
-    Job("a", status="done", code=0).save(tmp_path / "a")
-    Job("b", status="running", progress=0.4, host="elsewhere").save(tmp_path / "b")
-    Job("c", status="failed", reason="too bad").save(tmp_path / "c")
-    view = Overview(tmp_path, ["a", "b", "c", "d"], skipped=2)
+    Job("a", status="done", code=0, seconds=60).save(tmp_path / "a")
+    for name in ("b", "e"):
+        Job(name, status="running", progress=0.5, host="elsewhere", seconds=90).save(tmp_path / name)
+    Job("c", status="failed", seconds=1, reason=f"too bad, {'for many reasons, ' * 9}").save(tmp_path / "c")
+    view = Overview(tmp_path, ["a", "b", "c", "d", "e", "f"], skipped=2)
     view._look()
     screen = Console(file=io.StringIO(), width=120)
     screen.print(view.render())
     text = screen.file.getvalue()
-    for words in ("1 done + 2 before", "1 running", "1 failed", "1 waiting", "40%", "too bad", "left"):
+    for words in ("1 done + 2 before", "2 running", "1 failed", "2 waiting", "50%", "too bad"):
         assert words in text
+    # Two wait and two are half done: three jobs of a minute, two at a time. What failed at once is no measure.
+    assert "about 1:30 left" in text
+    assert len(text.splitlines()) == 5  # a long reason is cut, not wrapped

@@ -1,7 +1,8 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["convergence", "leaderboard_figure", "overview", "power_figure", "save", "sbc_histograms"]
+__all__ = ["convergence", "overview", "power_figure", "save", "sbc_histograms"]
 
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from matplotlib.ticker import ScalarFormatter
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Okabe & Ito's palette: distinct for color-blind readers too.
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#000000"]
 QUIET = "#777777"
+BAD = "#B00020"  # what failed
 STYLES = {"oracle": "--", "control": ":"}
 PANELS = 6  # dimensions side by side; more are too small to read
 
@@ -40,10 +41,16 @@ def _colors(standings: "list[Standing]") -> dict[str, str]:
 
 
 def overview(result: "Result") -> Figure:
-    r"""Draws the MIRA scores with their null band above, TARP's expected coverage below."""
+    r"""Draws the MIRA scores with their null band above, TARP's expected coverage below.
 
-    standings = [s for s in result.standings if s.failure is None]
-    colors = _colors(standings)
+    Candidates stand in the order of the ranking, those that failed with their reason.
+    """
+
+    everyone = [s for s in result.standings if s.failure is None]
+    colors = _colors(everyone)  # the same as in the other figures
+    place = {name: i for i, name in enumerate(result.ranking["candidate"])}
+    failed = [s for s in result.standings if s.failure is not None]
+    standings = sorted([*everyone, *failed], key=lambda s: place[s.name])
     names = [s.name for s in standings]
     wide = max(6.0, 1.5 + sum(0.3 + 0.075 * max(map(len, names), default=0) for _ in names))
     covered = any("tarp" in s.scores for s in standings)
@@ -52,7 +59,7 @@ def overview(result: "Result") -> Figure:
     panels = figure.subplots(2 if covered else 1, 1, squeeze=False)[:, 0]
     _scores(panels[0], standings, colors, columns=4 if wide > 8 else 2)
     if covered:
-        _coverage(panels[1], standings, colors)
+        _coverage(panels[1], [s for s in standings if s.failure is None], colors)
     panels[0].set_title(result.task)
     return figure
 
@@ -71,14 +78,21 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], col
         axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=label)
     axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
     axes.axhline(0.5, color="gray", ls="--", lw=1, label="lower bound, 1/2")
-    for i, s in enumerate(scored):
-        assert s.mira is not None
+    shown = [s for s in standings if s.mira is not None or s.failure is not None]
+    for i, s in enumerate(shown):
+        if s.mira is None:
+            why = textwrap.fill(f"failed: {textwrap.shorten(s.failure or '', 60, placeholder=' ...')}", 24)
+            axes.text(
+                i, 0.97, why, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="top", fontsize=7,
+                color=BAD, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+            )  # fmt: skip
+            continue
         marker = "o" if s.role == "candidate" else "D"
         if s.mira.samples != null.samples:
             axes.hlines(s.mira.expected, i - 0.3, i + 0.3, color="black", ls="--", lw=1)
         axes.errorbar(i, s.mira.score, s.mira.stderr, fmt=marker, color=colors[s.name], capsize=4, ms=6, zorder=3)
-    axes.set_xticks(range(len(scored)), [s.name for s in scored])
-    axes.set_xlim(-0.5, len(scored) - 0.5)
+    axes.set_xticks(range(len(shown)), [s.name for s in shown])
+    axes.set_xlim(-0.5, len(shown) - 0.5)
     low = min(0.5, *(s.mira.score for s in scored if s.mira))
     high = max(e, *(s.mira.score for s in scored if s.mira))
     axes.set_ylim(low - (0.045 if columns == 4 else 0.07), max(high + 0.03, e + 1.3 * null.paper_band))
@@ -211,49 +225,4 @@ def power_figure(table: pd.DataFrame, level: float) -> Figure:
     figure.supxlabel("fiducials L")
     figure.supylabel(f"share of rejections at {level:.0%}")
     figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
-
-
-def leaderboard_figure(boards: list[tuple[str, pd.DataFrame]]) -> Figure:
-    r"""Draws leaderboards: a row of panels each, MIRA and the energy score of the candidates in their order.
-
-    Those that are tied with the best are full and blue; controls are gray.
-    """
-
-    shown = {"mira": "MIRA", "energy": "energy score (smaller is better)"}
-    heights = [1.1 + 0.26 * len(board) for _, board in boards]
-    figure = Figure(figsize=(9.0, sum(heights) + 0.3), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(len(boards), 2, squeeze=False, sharey="row", height_ratios=heights)
-    for (label, board), row in zip(boards, grid, strict=True):
-        names = [f"{r.candidate} ({r.settings})" if r.settings else str(r.candidate) for r in board.itertuples()]
-        for axes, (score, title) in zip(row, shown.items(), strict=True):
-            expected = board["mira_expected"].dropna().unique()
-            if score == "mira" and len(expected):
-                axes.axvline(expected[0], color="black", ls="--", lw=1)
-            for i, r in enumerate(board.itertuples()):
-                value, low, high = (getattr(r, f"{score}{end}") for end in ("", "_low", "_high"))
-                if pd.isna(value):
-                    continue
-                together = r.tied in ("best", "tied", "not resolved")
-                color = QUIET if r.role != "candidate" else COLORS[0] if together else COLORS[1]
-                error = [[value - low], [high - value]] if not pd.isna(low) else None
-                axes.errorbar(
-                    value, i, xerr=error, fmt="o" if r.role == "candidate" else "D", color=color, ms=5, capsize=3,
-                    mfc=color if together else "white",
-                )  # fmt: skip
-            axes.grid(axis="y", color="#EEEEEE")
-            axes.set_xlabel(title, fontsize=9)
-            axes.tick_params(labelsize=8)
-        ranks = ["" if pd.isna(rank) else f"{rank}. " for rank in board["rank"]]
-        row[0].set_yticks(range(len(board)), [f"{rank}{name}" for rank, name in zip(ranks, names, strict=True)])
-        row[0].set_ylim(len(board) - 0.5, -0.5)
-        row[0].set_title(label, fontsize=10, loc="left")
-    marks = [("best, or tied with it", COLORS[0], COLORS[0], "o"), ("separated from the best", COLORS[1], "white", "o")]
-    marks += [("control", QUIET, "white", "D")]
-    handles = [
-        Line2D([], [], ls="", marker=marker, color=color, mfc=fill, label=text) for text, color, fill, marker in marks
-    ]
-    handles.append(Line2D([], [], color="black", ls="--", lw=1, label="a perfect candidate's MIRA"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=8, frameon=False)
     return figure
