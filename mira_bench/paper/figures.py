@@ -50,6 +50,8 @@ def _panel(axes: Axes, part: pd.DataFrame, x: str, series: str) -> None:
 def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     r"""Draws ours (markers with one standard error) and the printed values (bars), one panel per kind of number.
 
+    The kind of a column is what is before the first comma of its name: variants of a number share a panel.
+
     Arguments:
         table: The table of `compare`.
         look: `x`, which of `rows` and `columns` is on the horizontal axis; `label` and `series`, what they are called;
@@ -59,7 +61,8 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     x = "row" if look.get("x", "rows") == "rows" else "column"
     series = "column" if x == "row" else "row"
     scores = table[table["is_mira"]]
-    others = [] if x == "column" else [name for name in table["column"].unique() if name not in set(scores["column"])]
+    kinds = table["column"].str.partition(", ")[0]
+    others = [] if x == "column" else list(kinds[~table["is_mira"]].unique())
     panels = 1 + len(others)
     size = (max(6.5, 3.0 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.0 * panels + 1.8, 3.4)
     figure = Figure(figsize=size, layout="constrained")
@@ -69,7 +72,7 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     _panel(grid[0], scores, x, series)
     grid[0].set_ylabel("MIRA score")
     for axes, name in zip(grid[1:], others, strict=True):
-        part = table[(table["column"] == name) & ~table["below"]]
+        part = table[(kinds == name) & ~table["is_mira"] & ~table["below"]]
         _panel(axes, part, x, series)
         axes.set_title(name, fontsize=10)
     for axes in grid:
@@ -80,6 +83,8 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     handles, labels = grid[0].get_legend_handles_labels()
     if scores[series].nunique() == 1:
         labels = ["ours ± standard error" if label == str(scores[series].iloc[0]) else label for label in labels]
+    elif all(", " in str(name) for name in scores[series]):
+        labels = [label.partition(", ")[2] or label for label in labels]
     figure.legend(
         handles, labels, title=look.get("series"), fontsize=8, frameon=False, loc="outside right center"
     )  # fmt: skip
