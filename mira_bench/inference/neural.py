@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Array, as_array, flat, refuse_non_finite
 from ..candidate import Draws, Rehearsal
-from ..errors import UsageError
+from ..errors import RunError, UsageError
 from ..fiducials import refuse_bad_data
 from .coordinates import Coordinates, Standard, support
 from .networks import METHODS, Report, build, choose_embedding, reproducible, train
@@ -22,7 +22,10 @@ from .neural_sampling import direct, field_samples, log_densities, slice_samples
 CHUNK = 500  # simulations that are made at once
 FEWEST = 20  # simulations to train on
 MOST_DATA = 100  # entries of the data whose density a network can learn
+COORDINATES = ("unbounded", "plain")
 EMBEDDINGS = ("auto", "none", "mlp", "cnn")
+MOST_ROUNDS = 100  # of samples, until enough are in the support of the prior
+NORMALIZING = 1000  # samples that tell how much of a density is outside
 NEEDS_PRIOR = ("nle", "nre")
 STARTS = 1000  # draws of the prior among which chains find their first places
 TRIAL = 500  # simulations that tell what training would cost
@@ -37,14 +40,18 @@ def _silent(what: str, done: int, total: int | None) -> None:
 class Neural:
     r"""A posterior that a network of sbi learns from simulations of the task.
 
-    Parameters are mapped to unbounded coordinates, so that no density leaks out of the prior's support, and
-    standardized like the data. Candidates with the same seed and budget learn from the same simulations.
+    Parameters are standardized, like the data. Candidates with the same seed and budget learn from the same
+    simulations.
 
     Arguments:
         method: `"npe"`, `"nle"`, `"nre"`, `"fmpe"` or `"npse"`.
         estimator: The network, by sbi's name: `"nsf"`, `"maf"`, `"mdn"`, ... for NPE and NLE, `"resnet"`, `"mlp"`,
             `"linear"` for NRE, `"mlp"`, `"ada_mlp"`, `"transformer"` for FMPE and NPSE; each method has a default.
         budget: The number of simulations.
+        coordinates: `"unbounded"`, the logit or logarithm of bounded parameters, so that no density leaks out of the
+            prior's support; or `"plain"`, the parameters themselves, of which samples outside the support are rejected,
+            as sbi does. Plain ones are easier to learn if posteriors keep away from the bounds, and slow or impossible
+            to sample if most of a density leaks. NLE and NRE need unbounded ones.
         embedding: What looks at the data first: `"cnn"`, `"mlp"`, `"none"`, or `"auto"`, which takes a CNN for images
             and an MLP for vectors of more than 100 entries.
         ensemble: The number of networks, trained on the same simulations. They are mixed with equal weights.
@@ -57,6 +64,7 @@ class Neural:
     method: str = "npe"
     estimator: str | None = None
     budget: int = 10_000
+    coordinates: str = "unbounded"
     embedding: str = "auto"
     ensemble: int = 1
     network: Mapping[str, Any] = field(default_factory=dict)
@@ -66,12 +74,14 @@ class Neural:
     version = 1
 
     def __post_init__(self) -> None:
-        for name, known in (("method", METHODS), ("embedding", EMBEDDINGS)):
+        for name, known in (("method", METHODS), ("embedding", EMBEDDINGS), ("coordinates", COORDINATES)):
             if getattr(self, name) not in known:
                 raise UsageError(f"{name}={getattr(self, name)!r} is not one of {', '.join(known)}")
         if self.estimator is not None and self.estimator not in METHODS[self.method].estimators:
             known_ones = ", ".join(METHODS[self.method].estimators)
             raise UsageError(f"estimator={self.estimator!r} is not one of {known_ones}, which {self.method} can train")
+        if self.coordinates == "plain" and self.method in NEEDS_PRIOR:
+            raise UsageError(f"coordinates=plain: {self.method} is sampled by MCMC, which needs unbounded ones")
         for name, least in (("budget", FEWEST), ("ensemble", 1)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -101,7 +111,9 @@ class Neural:
         r"""Simulates and trains; returns weights, scales and training curves as plain arrays."""
         y, x = self._simulate(task, rng, report)
         y_flat = flat(y, 1).astype(np.float64)
-        coordinates = Coordinates.of(y_flat, *support(task, y_flat))
+        inside = support(task, y_flat)
+        everywhere = (np.full_like(inside[0], -np.inf), np.full_like(inside[1], np.inf))
+        coordinates = Coordinates.of(y_flat, *(everywhere if self.coordinates == "plain" else inside))
         kind = choose_embedding(self.embedding, x.shape[1:])
         x = x if kind == "cnn" else flat(x, 1)
         standard = Standard.of(x, together=kind == "cnn")
@@ -109,6 +121,7 @@ class Neural:
         state = {"event": np.array(y.shape[1:]), "data": np.array(x.shape[1:]), "simulations": np.array(len(y))}
         state |= {f"y {key}": value for key, value in vars(coordinates).items()}
         state |= {f"x {key}": value for key, value in vars(standard).items()}
+        state |= {"support low": inside[0], "support high": inside[1]}
         for i in range(self.ensemble):
 
             def say(what: str, done: int, total: int | None, member: int = i) -> None:
@@ -136,7 +149,8 @@ class Neural:
                 network.load_state_dict({k: torch.from_numpy(np.array(v)) for k, v in parts[f"network {i}"].items()})
                 networks.append(network.eval())
         kind = NeuralDensity if self.method == "npe" else NeuralPosterior
-        return kind(self, task, event, data, Coordinates(**parts["y"]), Standard(**parts["x"]), networks)
+        inside = (state["support low"], state["support high"])
+        return kind(self, task, event, data, Coordinates(**parts["y"]), Standard(**parts["x"]), inside, networks)
 
     def rehearse(self, task: Any, rng: np.random.Generator) -> Rehearsal:
         r"""Trains for a few short epochs. How many it takes is a guess: training ends when the validation loss does."""
@@ -183,6 +197,7 @@ class NeuralPosterior:
     data: tuple[int, ...]
     coordinates: Coordinates
     standard: Standard
+    support: tuple[NDArray[np.float64], NDArray[np.float64]]
     networks: list[Any]
 
     def sample(self, x: Array, count: int, rng: np.random.Generator) -> Draws:
@@ -211,7 +226,35 @@ class NeuralPosterior:
         y = self.coordinates.inverse(u).reshape(len(u), *self.event)
         return np.asarray(self.task.prior_log_prob(y), np.float64) + self.coordinates.log_slope(u)
 
+    def _is_inside(self, u: NDArray) -> NDArray[np.bool_]:
+        y = self.coordinates.inverse(u)
+        return np.asarray(((y >= self.support[0]) & (y <= self.support[1])).all(axis=-1))
+
     def _draw(
+        self, network: Any, x: NDArray[np.float32], count: int, rng: np.random.Generator
+    ) -> tuple[NDArray, dict[str, NDArray[np.float64]]]:
+        r"""Samples a network; in plain coordinates, until enough samples are in the support of the prior."""
+        drawn, told = self._propose(network, x, count, rng)
+        if self.candidate.coordinates != "plain":
+            return drawn, told
+        good = self._is_inside(drawn)
+        have = good.sum(axis=1)
+        drawn = np.take_along_axis(drawn, np.argsort(~good, axis=1, kind="stable")[..., None], axis=1)
+        for _ in range(MOST_ROUNDS):
+            short = np.flatnonzero(have < count)
+            if len(short) == 0:
+                return drawn, told
+            more, _ = self._propose(network, x[short], count, rng)
+            for row, new in zip(short, more, strict=True):
+                kept = new[self._is_inside(new)][: count - have[row]]
+                drawn[row, have[row] : have[row] + len(kept)] = kept
+                have[row] += len(kept)
+        share = have.min() / (count * (1 + MOST_ROUNDS))
+        raise RunError(
+            f"only {share:.2%} of a posterior's samples are in the support of the prior; set coordinates=unbounded"
+        )
+
+    def _propose(
         self, network: Any, x: NDArray[np.float32], count: int, rng: np.random.Generator
     ) -> tuple[NDArray, dict[str, NDArray[np.float64]]]:
         settings, method = self.candidate.sampling, self.candidate.method
@@ -235,7 +278,13 @@ class NeuralDensity(NeuralPosterior):
     def log_prob(self, y: Array, x: Array) -> NDArray[np.float64]:
         points = np.asarray(y, np.float64).reshape(len(x), -1, len(self.coordinates.low))
         u = self.coordinates.forward(points)
+        seen, logs = self._standardized(x), []
         with reproducible(np.random.default_rng(0)):
-            logs = [log_densities(network, u, self._standardized(x)) for network in self.networks]
+            for network in self.networks:
+                log = log_densities(network, u, seen)
+                if self.candidate.coordinates == "plain":  # of the samples that are kept
+                    share = self._is_inside(direct(network, seen, NORMALIZING)).mean(axis=1, keepdims=True)
+                    log = np.where(self._is_inside(u), log - np.log(np.maximum(share, 1 / NORMALIZING)), -np.inf)
+                logs.append(log)
         mixed = np.logaddexp.reduce(logs, axis=0) - np.log(len(logs))
         return np.asarray(mixed - self.coordinates.log_slope(u))

@@ -96,9 +96,10 @@ def test_an_ensemble_is_the_mixture_of_its_networks():
     assert (np.abs(drawn.mean(axis=1) - means) < 4 * drawn.std(axis=1) * np.sqrt(1.5 / 4000)).all()
 
 
-def test_a_bounded_prior_does_not_leak():
+@pytest.mark.parametrize("coordinates", ["unbounded", "plain"])
+def test_a_bounded_prior_does_not_leak(coordinates):
     task = Toy()
-    posterior = replace(TINY, budget=200).build(task, np.random.default_rng(0))
+    posterior = replace(TINY, budget=200, coordinates=coordinates).build(task, np.random.default_rng(0))
     x = task.simulate(3, np.random.default_rng(1)).x
     assert np.abs(posterior.sample(x, 500, np.random.default_rng(2)).values).max() <= 5
     # The density is normalized in the box: the integral over a grid of cell middles.
@@ -106,7 +107,28 @@ def test_a_bounded_prior_does_not_leak():
     side = (side[1:] + side[:-1]) / 2
     grid = np.stack(np.meshgrid(side, side), axis=-1).reshape(1, -1, 2)
     mass = np.exp(posterior.log_prob(grid, x[:1])).sum() * (10 / 400) ** 2
-    assert mass == pytest.approx(1, abs=0.02)
+    # In plain coordinates, 1000 samples tell what is outside: up to half of a density that was hardly trained.
+    assert mass == pytest.approx(1, abs=0.02 if coordinates == "unbounded" else 4 / np.sqrt(1000))
+    assert posterior.log_prob(grid[:, :1] * 1.01, x[:1]) == -np.inf or coordinates == "unbounded"
+
+
+def test_rejection_keeps_the_law_inside_and_gives_up_in_the_end():
+    task = Toy()
+    plain = replace(TINY, budget=200, coordinates="plain")
+    posterior = plain.build(task, np.random.default_rng(0))
+    x = task.simulate(3, np.random.default_rng(1)).x
+    kept = posterior.sample(x, 2000, np.random.default_rng(2)).values
+    free = replace(posterior, support=(np.full(2, -np.inf), np.full(2, np.inf)))
+    drawn = free.sample(x, 8000, np.random.default_rng(3)).values
+    inside = (np.abs(drawn) <= 5).all(axis=2)
+    assert inside.mean() < 0.95  # there is something to reject
+    for ours, all_of_them, good in zip(kept, drawn, inside, strict=True):
+        expected = all_of_them[good]
+        stderr = np.hypot(ours.std(axis=0) / np.sqrt(2000), expected.std(axis=0) / np.sqrt(len(expected)))
+        assert (np.abs(ours.mean(axis=0) - expected.mean(axis=0)) < 4 * stderr).all()
+    nowhere = replace(posterior, support=(np.full(2, 98.0), np.full(2, 99.0)))
+    with pytest.raises(mb.errors.RunError, match=r"only 0.00% of a posterior's samples .* coordinates=unbounded"):
+        nowhere.sample(x, 10, np.random.default_rng(4))
 
 
 def test_coordinates_of_every_kind(rng):
@@ -213,6 +235,8 @@ class Blind(Conjugate):
         ({"method": "vibes"}, "method='vibes'"),
         ({"estimator": "vibes"}, "estimator='vibes'"),
         ({"embedding": "vibes"}, "embedding='vibes'"),
+        ({"coordinates": "vibes"}, "coordinates='vibes'"),
+        ({"method": "nle", "coordinates": "plain"}, "nle is sampled by MCMC"),
         ({"budget": 1}, "budget=1"),
         ({"ensemble": 0}, "ensemble=0"),
     ],
