@@ -5,7 +5,9 @@ __all__ = ["main"]
 import logging
 import os
 import re
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -179,6 +181,8 @@ def _hydra(arguments: Sequence[str]) -> int:
     words.sort(key=lambda word: word not in ("-m", "--multirun"))  # between settings, Hydra would not read the rest
     sys.argv = [sys.argv[0], *(prepare(command, words) if is_sweep(words) else words)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's way to interrupt
     try:
         job()
     except HydraException as error:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from .collect import Comparable, collect_jobs, collect_runs, compare, gaps, reruns, tidy
-from .errors import UsageError
+from .errors import RunError, UsageError
 from .jobs import Job
 from .leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
 from .ranking import RANKINGS
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     complete = _say_jobs(jobs)
     if not runs:
         _say_reruns(reruns(asked.folders, jobs))
-        raise UsageError(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
+        raise (RunError if jobs else UsageError)(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
     out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results", "collected"))
     groups = compare(runs, asked.by)
     boards = []

@@ -37,10 +37,11 @@ def explain(error: Exception) -> str:
         path = str(cause.full_key)
         known = [str(key) for key in cause.parent_node if key not in ("_target_", "_partial_")]
         parent, _, key = path.rpartition(".")
-        return f"there is no key {path!r}; {_hint(key, known) if known else f'{parent!r} has no keys of its own'}"
+        hint = _hint(key, known, f"{parent}.") if known else f"{parent!r} has no keys of its own"
+        return f"there is no key {path!r}; {hint}"
     return "\n".join(line.rstrip() for line in str(error).splitlines() if line.strip())
 
 
-def _hint(key: str, known: Iterable[str]) -> str:
+def _hint(key: str, known: Iterable[str], prefix: str = "") -> str:
     close = difflib.get_close_matches(key, known := sorted(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
+    return f"did you mean '{prefix}{close[0]}'?" if close else f"there are: {', '.join(known)}"

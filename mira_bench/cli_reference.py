@@ -130,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
 def _print_use(made: int, found: int, cfg: "DictConfig", tasks: Sequence[str], words: Sequence[str]) -> None:
     r"""Says where references are, and how a run finds them."""
     kept = f"They are in the store {cfg.store}" if cfg.store is not None else "store=null: nothing was kept"
-    print(f"Reference posteriors, in whole blocks: {made} made, {found} found already. {kept}.")
+    print(f"Reference posteriors (blocks are made whole): {made} made, {found} found already. {kept}.")
     if cfg.store is not None:
         command = " ".join(["python -m mira_bench", f"task={tasks[0]}", *words, "'metrics=[mira,c2st,mmd]'"])
         print(f"Metrics that compare with a reference take them from there, for these settings: {command}")

@@ -137,6 +137,26 @@ def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, st
     return "not uniform", spoke
 
 
+def objections(standing: Standing) -> list[str]:
+    r"""Returns what speaks against a candidate of tier A: other views, and a reference posterior if there is one."""
+    found = []
+    for key, scores in standing.scores.items():
+        metric, _, view = key.partition("@")
+        if not scores.pvalue < LEVEL:
+            continue
+        if metric == "calibration" and view:
+            found.append(
+                f"{standing.name} is in tier A, which looks at all parameters as they are; in the view {view}, "
+                f"calibration has p = {scores.pvalue:.2g}"
+            )
+        elif metric == "c2st" and not view and scores.note.startswith("against the reference"):
+            found.append(
+                f"{standing.name} is in tier A and yet differs from the reference posterior: C2ST {scores.score:.3f}, "
+                f"p = {scores.pvalue:.2g}"
+            )
+    return found
+
+
 def rule(standings: Sequence[Standing], rank_by: str) -> str:
     r"""Returns by what the candidates are ordered, in words. Tiers need the metrics calibration and energy."""
 

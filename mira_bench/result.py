@@ -14,7 +14,7 @@ import pandas as pd
 
 from .errors import UsageError
 from .methods import methods
-from .ranking import TIERS, Standing, rank, rule
+from .ranking import TIERS, Standing, objections, rank, rule
 from .report import tables
 
 if TYPE_CHECKING:
@@ -62,14 +62,19 @@ class Result:
         return f"Result({', '.join(f'{key}={value!r}' for key, value in parts.items())})"
 
     @property
-    def notice(self) -> str | None:
-        r"""By what candidates are ranked, if they were to be ranked by tiers and cannot."""
+    def notices(self) -> list[str]:
+        r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
+        if self.rank_by != "tiers":
+            return []
         words = rule(self.standings, self.rank_by)
-        if self.rank_by != "tiers" or words == TIERS:
-            return None
-        lacking = [metric for metric in ("calibration", "energy") if metric not in self.metrics]
-        reason = f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
-        return f"there are no tiers {reason}; candidates are ranked by {words}"
+        if words != TIERS:
+            lacking = [metric for metric in ("calibration", "energy") if metric not in self.metrics]
+            reason = (
+                f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
+            )
+            return [f"there are no tiers {reason}; candidates are ranked by {words}"]
+        best = (s for s in self.standings if s.role == "candidate" and s.tier == "A")
+        return [notice for standing in best for notice in objections(standing)]
 
     @cached_property
     def ranking(self) -> pd.DataFrame:

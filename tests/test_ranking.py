@@ -1,3 +1,4 @@
+from dataclasses import replace
 from importlib import resources
 
 import numpy as np
@@ -7,8 +8,9 @@ from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate, Toy, ToyCan
 from omegaconf import OmegaConf
 
 import mira_bench as mb
+from mira_bench.metric import Scores
 from mira_bench.metrics import choose_metrics
-from mira_bench.ranking import COLUMNS, Standing
+from mira_bench.ranking import COLUMNS, Standing, objections
 from mira_bench.report.folder import conclude, logging_to
 from mira_bench.statistics import holm, paired_pvalue
 
@@ -189,7 +191,27 @@ def test_who_drops_the_tiers_is_told(rng, metrics, words, tmp_path, capsys):
         conclude(result, tmp_path, "samples", 1.0)
     said, kept = capsys.readouterr().err, (tmp_path / "log.txt").read_text()
     assert (words in said and words in kept) if words else "no tiers" not in said + kept
-    assert mb.score(truths, {"good": samples}, metrics=["mira"], rank_by="mira").notice is None
+    assert mb.score(truths, {"good": samples}, metrics=["mira"], rank_by="mira").notices == []
+
+
+def test_what_speaks_against_tier_a_is_told():
+    def standing(**scores):
+        return Standing("npe", scores={key.replace("_at_", "@"): one for key, one in scores.items()})
+
+    against = Scores(0.86, pvalue=1e-4, note="against the reference posterior: 4 fiducials")
+    found = objections(
+        standing(
+            calibration=Scores(2.0, pvalue=0.5),
+            calibration_at_shared=Scores(2.0, pvalue=0.3),
+            calibration_at_sorted=Scores(4.3, pvalue=0.002),
+            c2st=against,
+            mmd=Scores(0.1, pvalue=1e-4, note="joint: ..."),
+        )
+    )
+    assert len(found) == 2
+    assert "in the view sorted, calibration has p = 0.002" in found[0]
+    assert "differs from the reference posterior: C2ST 0.860" in found[1]
+    assert objections(standing(c2st=replace(against, note="joint: ..."))) == []
 
 
 def test_results_are_shown_in_a_line(toy, tmp_path):

@@ -68,9 +68,9 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float) -> None:
     if result.methods is not None:
         screen.print(console_methods(result.methods, screen.width))
         screen.print(explain_methods(result.methods, result.rank_by, screen.width), highlight=False)
-    if result.notice is not None:
-        log.info("%s", result.notice)
-        print(f"note: {result.notice}", file=sys.stderr)
+    for notice in result.notices:
+        log.info("%s", notice)
+        print(f"note: {notice}", file=sys.stderr)
     for warning in result.warnings:
         print(f"warning: {warning}", file=sys.stderr)
     for name, reason in result.failures.items():
