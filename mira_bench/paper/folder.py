@@ -65,7 +65,8 @@ def sizes(table: pd.DataFrame) -> str:
 def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapping[str, Any]) -> str:
     verdicts = table["verdict"].value_counts()
     counted = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
-    lines = [f"# {item}: {paper['title']}", "", f"{paper['where']} of the paper.", ""]
+    of_the_paper = " of the paper" if paper["where"].startswith(("Table", "Figure")) else ""
+    lines = [f"# {item}: {paper['title']}", "", f"{paper['where']}{of_the_paper}.", ""]
     changed = facts["paper"]["changed"]
     if changed:
         lines += [f"**Not the paper's experiment but a changed one: {sizes(table)}. A look, not the evidence.**", ""]
