@@ -7,6 +7,7 @@ prior and has to be rejected, on average and for the worst observation.
 """
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 from hydra import compose, initialize_config_module
@@ -22,7 +23,7 @@ EVERYWHERE = (-np.inf, np.inf)
 def leak(posterior, x):
     r"""The share of samples outside of the prior, for each observation."""
     inside = posterior.support
-    free = type(posterior)(**{**vars(posterior), "support": EVERYWHERE})
+    free = replace(posterior, support=EVERYWHERE)
     samples = free.sample(x, 200, np.random.default_rng(0)).values
     return 1 - ((samples >= inside[0]) & (samples <= inside[1])).all(axis=-1).mean(axis=1)
 

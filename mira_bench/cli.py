@@ -182,7 +182,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     sys.argv = [sys.argv[0], *(prepare(command, words) if is_sweep(words) else words)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
     if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # a scheduler's way to interrupt
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers interrupt so
     try:
         job()
     except HydraException as error:

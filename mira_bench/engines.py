@@ -18,7 +18,7 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from .errors import UsageError
 
-PATIENCE = 60  # seconds that a cluster has to show its first worker
+PATIENCE = 60  # seconds that a cluster has to show a worker
 AHEAD = 2  # units per core that are handed out before their turn
 
 
@@ -99,8 +99,7 @@ class Engine:
                     except KilledWorker as error:
                         raise BrokenProcessPool(str(error)) from error
                     except TimeoutError:  # a long unit, or nobody is left who could work on it
-                        if not client.ncores():
-                            raise UsageError(f"the Dask cluster has had no workers for {PATIENCE} s") from None
+                        _await_worker(client)
                         continue
                     handed -= done  # a future that nobody holds frees its result
                     yield from results
@@ -129,8 +128,13 @@ class Engine:
         except (OSError, ValueError) as error:
             raise UsageError(f"there is no Dask scheduler at parallel.address={self.address}: {error}") from error
         with client:
-            try:  # workers that died of a unit are being started again
-                client.wait_for_workers(1, timeout=PATIENCE)
-            except TimeoutError:
-                raise UsageError(f"the Dask scheduler at {self.address} has no workers: start some first") from None
+            _await_worker(client)
             yield client
+
+
+def _await_worker(client: Any) -> None:
+    r"""Waits until a cluster has a worker: those that died of a unit are being started again."""
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError:
+        raise UsageError(f"the Dask cluster has had no workers for {PATIENCE} s: start some") from None

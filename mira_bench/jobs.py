@@ -132,19 +132,20 @@ def read_job(folder: Path) -> Job | None:
 def expected_jobs(folder: Path) -> dict[str, list[str]]:
     r"""Returns the overrides of all jobs that a sweep's folder should hold, by name."""
 
-    try:
-        jobs = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["jobs"]
-        return {str(name): list(overrides) for name, overrides in jobs.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
+    return _lists(folder, "jobs")
 
 
 def commands(folder: Path) -> dict[str, list[str]]:
     r"""Returns the commands that made a sweep's folder, each with the names of its jobs."""
 
+    return _lists(folder, "commands")
+
+
+def _lists(folder: Path, key: str) -> dict[str, list[str]]:
+    r"""What `sweep.json` says under a key; nothing if it is not there or damaged."""
     try:
-        made = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["commands"]
-        return {str(command): list(names) for command, names in made.items()}
+        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))[key]
+        return {str(name): list(words) for name, words in found.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 

@@ -161,20 +161,22 @@ def test_launchers_give_the_same_tables(elsewhere, broken, launcher):
     pd.testing.assert_frame_equal(*tables, check_exact=True)
 
 
-def test_an_interrupted_sweep_goes_on(elsewhere):
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_an_interrupted_sweep_goes_on(how, elsewhere):
     # Enough fiducials that the second job cannot be done when the first one is seen to be.
     base = ["-m", "seed=0,1", "candidates=[correct]", *SMALL, "fiducials=4000"]
     process = subprocess.Popen(
         [sys.executable, "-m", "mira_bench", *base], env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     running = None
     while process.poll() is None and running is None:
         found = list(elsewhere.rglob("seed=1/job.json"))
         running = read_job(found[0].parent) if found else None
         time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process.send_signal(how)
+    said = process.communicate()[1]
+    assert ("the same command goes on" in said) == (how == signal.SIGTERM)
     folder = sweep(elsewhere)
     assert read_job(folder / "seed=1").status == "interrupted"
     assert main(["collect", str(folder)]) == 1

@@ -16,7 +16,7 @@ from .figures import BAD, COLORS, QUIET
 
 LONGEST = 62  # characters of a reason that fit into a panel
 SCORES = {"mira": "MIRA", "energy": "energy score (smaller is better)"}
-TIERS = "Tiers: A no miscalibration found, B informative but miscalibrated, C no information."
+TIERS = "Tiers: A no miscalibration found, B informative but miscalibrated, C no better than the prior."
 
 
 def leaderboard_figure(

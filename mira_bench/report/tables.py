@@ -1,6 +1,6 @@
 r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 
-__all__ = ["console", "display", "latex", "markdown", "number", "plus_minus", "save"]
+__all__ = ["console", "display", "known", "latex", "markdown", "number", "plus_minus", "save"]
 
 import math
 from collections.abc import Callable
