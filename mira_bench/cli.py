@@ -45,7 +45,7 @@ Examples
 Keys that every task takes
   fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
   budget= (simulations to train on) seeds= (trainings of each network)
-  out= sweep= store= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
+  out= sweep= store= store.check= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
 """
 
 
@@ -127,6 +127,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
             rank_by=cfg.rank_by,
             **cfg.parallel,
             store=cfg.store,
+            check=cfg.check_store,
             progress=cfg.progress,
         )
         conclude(result, out, task_name, time.perf_counter() - start)
@@ -153,6 +154,8 @@ def _hydra(arguments: Sequence[str]) -> int:
     from .settings import check_files, settle
     from .sweep import Command, is_sweep, perform, prepare
 
+    # The store is a path, so a key below it needs another name.
+    arguments = [re.sub(r"^store\.check=", "check_store=", word) for word in arguments]
     check(arguments)
     command = Command(list(arguments))
     codes = command.codes

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .estimate import Estimate, estimate
+from .identity import describe
 from .jobs import Kind
 from .run import make_plan
 from .settings import arguments
-from .store import describe
 from .units import Plan
 
 if TYPE_CHECKING:

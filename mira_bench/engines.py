@@ -3,9 +3,13 @@ r"""Where units of work run: in this process, in others on this machine, or on a
 Units are independent and know their own random streams, so the engine changes the time of a run and nothing else.
 """
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "one_thread"]
 
+import functools
 import importlib.util
+import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,11 +19,54 @@ from typing import Any
 
 from joblib import Parallel, delayed
 from joblib.externals.loky.process_executor import BrokenProcessPool
+from threadpoolctl import threadpool_limits
 
 from .errors import UsageError
 
 PATIENCE = 60  # seconds that a cluster has to show a worker
 AHEAD = 2  # units per core that are handed out before their turn
+OWN = re.compile(r".*_NUM_THREADS$|JOBLIB_|LOKY_|KMP_|PYTHON|PYTEST_CURRENT_TEST")  # variables of a worker itself
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    r"""Lets linear algebra and torch use one thread: sums of several have other last digits, here or in a worker."""
+
+    torch = sys.modules.get("torch")
+    threads = 1 if torch is None else torch.get_num_threads()
+    with threadpool_limits(1):
+        try:
+            if torch is not None:
+                torch.set_num_threads(1)
+            yield
+        finally:
+            if torch is not None:
+                torch.set_num_threads(threads)
+
+
+@functools.cache
+def _limit_for_good() -> Any:
+    return threadpool_limits(1)  # it takes milliseconds, so a worker does it once
+
+
+def _as_here(folder: str, environment: dict[str, str], function: Callable[..., Any], *call: Any) -> Any:
+    r"""Runs a unit in a worker with the folder and the environment of the process that handed it out.
+
+    Workers outlive a run, and what they inherited when they were started may be old.
+    """
+    if os.getcwd() != folder:
+        os.chdir(folder)
+    for key in {*os.environ, *environment}:
+        if not OWN.match(key) and os.environ.get(key) != environment.get(key):
+            if key in environment:
+                os.environ[key] = environment[key]
+            else:
+                del os.environ[key]
+    _limit_for_good()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_num_threads() > 1:
+        torch.set_num_threads(1)
+    return function(*call)
 
 
 @dataclass(frozen=True)
@@ -40,6 +87,11 @@ class Engine:
     def __post_init__(self) -> None:
         if self.address is not None and self.backend != "dask":
             raise UsageError(f"parallel.address={self.address} needs parallel.backend=dask, not {self.backend}")
+        if self.backend == "threading":
+            raise UsageError(
+                "backend='threading' cannot be used: threads share the random states of NumPy and torch, so that "
+                "posteriors which use them would give other samples each time; loky runs processes"
+            )
         if self.backend == "dask" and importlib.util.find_spec("distributed") is None:
             raise UsageError("parallel.backend=dask needs the extra 'cluster': pip install 'mira_bench[cluster]'")
 
@@ -75,7 +127,8 @@ class Engine:
                 )  # fmt: skip
             except ValueError as error:
                 raise UsageError(f"backend={self.backend!r} cannot be used: {error}") from error
-            yield from pool(delayed(function)(*call) for call in calls)
+            here = os.getcwd(), dict(os.environ)
+            yield from pool(delayed(_as_here)(*here, function, *call) for call in calls)
 
     def _dask(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         # joblib's own Dask backend waits forever for a unit that killed its workers, so the futures are ours. Dask

@@ -4,7 +4,7 @@ A training has a seed of its own. `seeds=3` trains every such candidate three ti
 each on simulations of its own. Candidates with the same training seed learn from the same simulations.
 """
 
-__all__ = ["State", "Training", "expand", "fit_all", "learns", "reason_of"]
+__all__ = ["PROBE", "State", "Training", "expand", "fit_all", "learns", "probe", "reason_of"]
 
 import json
 import logging
@@ -23,11 +23,12 @@ import numpy as np
 from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
-from .candidate import Candidate
+from .arrays import as_array
+from .candidate import Candidate, Draws
 from .engines import Engine
 from .errors import SimulationError, UsageError
 from .progress import Progress
-from .streams import generator
+from .streams import forked, generator
 
 if TYPE_CHECKING:
     from .units import Plan
@@ -36,6 +37,8 @@ log = logging.getLogger("mira_bench")
 
 State = Mapping[str, NDArray]
 LOOK = 1.0  # seconds between two looks at how far workers are
+PROBE = "probe "  # the first letters of what is kept with a state to check it
+PROBED = 8  # simulations and samples
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,21 @@ def _reading(progress: Progress, names: Iterable[str]) -> Iterator[dict[str, _Di
             reader.join()
 
 
+def probe(plan: "Plan", name: str, state: State) -> dict[str, NDArray]:
+    r"""Returns a few simulations of a training's stream, and the first samples of its state, for `canary.py`."""
+    purpose = ("fit", plan.name, plan.trainings[name].seed)
+    # How a candidate samples may change without a new training.
+    candidate: Any = getattr(plan.candidates[name], "trainer", plan.candidates[name])
+    with forked(plan.seed, "probe", *purpose):
+        drawn = plan.task.simulate(PROBED, generator(plan.seed, *purpose))
+        posterior = candidate.load(plan.task, state)
+        x = np.empty((PROBED, 0)) if drawn.x is None else drawn.x
+        samples = posterior.sample(x[:1], PROBED, generator(plan.seed, "probe", *purpose))
+    values = samples.values if isinstance(samples, Draws) else samples
+    found = {"y": drawn.y, "x": x, "samples": values}
+    return {f"{PROBE}{key}": np.asarray(as_array(value, f"the probed {key}")) for key, value in found.items()}
+
+
 def _fit(
     plan: "Plan", name: str, report: Callable[[str, int, int | None], None]
 ) -> tuple[str, State | None, str, float]:
@@ -130,13 +148,15 @@ def _fit(
         spec = plan.fit_spec(name)
         stored = plan.store.get(spec)
         if stored is not None:
-            return name, stored, "", 0.0
+            return name, {key: value for key, value in stored.items() if not key.startswith(PROBE)}, "", 0.0
         # The name of the candidate is no part of the stream: all methods learn from the same simulations.
         rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
         candidate: Any = plan.candidates[name]
         state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
-        plan.store.put(spec, state)
-        return name, state, "", time.perf_counter() - start
+        spent = time.perf_counter() - start
+        if plan.store.root is not None:
+            plan.store.put(spec, state | probe(plan, name, state), spent)
+        return name, state, "", spent
     except SimulationError as error:
         # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.
         raise SimulationError(f"training of candidate {name!r}: {error}") from error

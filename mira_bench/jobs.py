@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 JOB, SWEEP = "job.json", "sweep.json"
 
 # How a run is carried out: these keys do not change its result.
-EXECUTION = ("workers", "parallel", "out", "store", "keep_samples", "progress", "dry", "sweep", "hydra")
+EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
 
 
 @dataclass(frozen=True)

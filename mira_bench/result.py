@@ -36,6 +36,9 @@ class Result:
         seed: The seed of the run.
         seconds: The time spent on sampling and scoring, per candidate.
         warnings: What makes the scores less than they seem, one sentence each.
+        reuse: What came from the store, and whether it is believed, one sentence each.
+        identity: Hashes that tell this task and these candidates from others of the same name.
+        files: The hashes of the user's files that took part, by path.
         pictures: Draws the task's own figures, by name, if it has any.
         folder: Where it was saved last.
     """
@@ -48,6 +51,9 @@ class Result:
     seed: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    reuse: Sequence[str] = ()
+    identity: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
     folder: Path | None = field(default=None, init=False)
 
@@ -129,8 +135,13 @@ class Result:
 
     @property
     def failures(self) -> dict[str, str]:
-        r"""The candidates that failed, with the reason."""
-        return {s.name: s.failure for s in self.standings if s.failure is not None}
+        r"""The candidates that failed, with the reason, and the metrics that failed for some candidate."""
+        found = {s.name: s.failure for s in self.standings if s.failure is not None}
+        for s in self.standings:
+            for metric, scores in s.scores.items():
+                if scores.note.startswith("failed: "):
+                    found.setdefault(f"metric {metric}", f"{scores.note.removeprefix('failed: ')} (for {s.name})")
+        return found
 
     def plot(self) -> "Figure":
         r"""Draws the paper's figure: MIRA scores above, TARP coverage below."""

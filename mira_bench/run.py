@@ -18,20 +18,22 @@ import numpy as np
 from joblib.externals.loky.process_executor import BrokenProcessPool
 
 from .arrays import as_truths
+from .canary import Reuse, check_candidates, check_fits, check_task
 from .candidate import Candidate, Oracle, Prior
-from .engines import Engine
+from .engines import Engine, one_thread
 from .errors import UsageError
 from .fiducials import Fiducials
-from .fit import expand, fit_all
+from .fit import expand, fit_all, reason_of
+from .identity import describe
 from .metric import Block, Metric, Record, Scores
 from .metrics import choose_metrics
 from .progress import Progress
 from .ranking import RANKINGS, Standing
 from .result import Result
 from .scaling import Scaling, as_bounds, sample_range
-from .store import Store, describe
+from .store import Store
 from .task import Task
-from .units import Outcome, Plan, forget, simulate, work
+from .units import FAILED, Identity, Outcome, Plan, forget, simulate, work
 
 log = logging.getLogger("mira_bench")
 
@@ -70,20 +72,30 @@ def standing(
         outcomes = [block[key] for block in blocks]
         reason = next((o for o in outcomes if isinstance(o, str)), None)
         if reason is None:
-            scores[key] = metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling)
+            try:
+                scores[key] = metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling)
+            except Exception as error:  # a metric fails alone, and says so in its own row
+                log.error("metric %s failed for candidate %s: %s", key, name, reason_of(error))
+                scores[key] = Scores(note=f"{FAILED}{reason_of(error).splitlines()[0]}")
+                continue
             if shared and getattr(metric, "independent", False):
                 note = f"{scores[key].note}; no p-value: fiducials share a sample set"
                 scores[key] = dataclasses.replace(scores[key], pvalue=math.nan, note=note)
         else:
-            scores[key] = Scores(note=f"not computed: {reason}")
+            scores[key] = Scores(note=reason if reason.startswith(FAILED) else f"not computed: {reason}")
     return Standing(name, role, scores)
 
 
 def _execute(
-    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, progress: Progress
+    plan: Plan,
+    parts: list[Fiducials],
+    scaling: Scaling,
+    engine: Engine,
+    progress: Progress,
+    unfit: Mapping[str, str],
 ) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
-    r"""Runs all units; returns the outcomes per candidate in the order of blocks, failures, and seconds."""
-    failures: dict[str, tuple[int, str]] = {}
+    r"""Runs all units but those of unfit candidates; returns outcomes per candidate by block, failures, and seconds."""
+    failures = {name: (-1, reason) for name, reason in unfit.items()}
     seconds = dict.fromkeys(plan.candidates, 0.0)
     seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
 
@@ -184,18 +196,25 @@ def make_plan(
         for label, control in (("oracle", Oracle()), ("prior", Prior())):
             if label not in everyone and control.skip(task) is None:
                 everyone[label] = control
+    chosen = choose_metrics(metrics)
+    try:
+        identity = Identity.of(task, everyone, chosen)
+    except UsageError:
+        if store is not None:
+            raise
+        identity = Identity()
     return Plan(
         name=name or type(task).__name__.lower(),
         task=task,
         candidates=everyone if candidates else {},
-        metrics=choose_metrics(metrics),
+        metrics=chosen,
         fiducials=int(fiducials),
         samples=int(samples),
         seed=int(seed),
         store=Store(store),
         keep_samples=keep_samples,
         device=device,
-        identity=describe(task) if store is not None else {},
+        identity=identity,
         trainings=trainings,
     )
 
@@ -219,6 +238,7 @@ def run(
     progress: bool = False,
     name: str | None = None,
     seeds: int = 1,
+    check: bool = True,
 ) -> Result:
     r"""Simulates fiducials, samples the candidates, scores and ranks them.
 
@@ -241,6 +261,8 @@ def run(
         progress: Whether to show progress on a terminal.
         name: The name of the task.
         seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
+        check: Whether a block of all that would be taken from the store is made anew, to see that it is still the
+            same; see `mira_bench.canary`.
     """
 
     plan = make_plan(
@@ -253,7 +275,10 @@ def run(
     everyone = plan.candidates
     applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
-    with Progress(progress, workers) as bars:
+    reuse = Reuse()
+    with one_thread(), Progress(progress, workers) as bars:
+        if check:
+            check_task(plan, reuse)
         bars.add("fiducials", plan.fiducials)
         parts: list[Fiducials] = []
         for block in plan.blocks:
@@ -261,16 +286,18 @@ def run(
             bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
         truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
+        check_fits(plan, engine, reuse, check)
         states, unfit, learning = fit_all(plan, engine, bars)
         trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
         plan = dataclasses.replace(plan, candidates=trained, fits=states)
-        scaling = _with_pooled(plan, parts, scaling, engine)
+        scaling = _with_pooled(plan, parts, scaling, engine, check)
         for metric in plan.metrics.values():
             scaling.resolve(getattr(metric, "normalize", "auto"))
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
-        outcomes, failures, seconds = _execute(plan, parts, scaling, engine, bars)
+        stale = check_candidates(plan, parts, scaling, engine, reuse, check)
+        outcomes, failures, seconds = _execute(plan, parts, scaling, engine, bars, stale)
     forget()
     failures |= skipped | unfit
     seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
@@ -295,6 +322,9 @@ def run(
         seed=plan.seed,
         seconds=seconds,
         warnings=warnings,
+        reuse=reuse.sentences,
+        identity=plan.identity.hashes,
+        files=plan.identity.files,
         pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
     )
 
@@ -317,7 +347,7 @@ def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
     return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
 
 
-def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine) -> Scaling:
+def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool) -> Scaling:
     r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
 
     Controls are left out: showing them must not change the scores of the others.
@@ -326,8 +356,10 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: E
         return scaling
     ranges = _Range()
     ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
-    first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked)
-    outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False))
+    known = dataclasses.replace(plan.identity, metrics={"range": describe(ranges)})
+    first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked, identity=known)
+    stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
+    outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
     low, high = scaling.truths.copy(), scaling.truths.copy()
     for name, blocks in outcomes.items():
         if name not in failures:

@@ -12,18 +12,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, as_array
+from .arrays import Array, as_array, flat
 from .errors import SimulationError, UsageError
 from .fiducials import CURE, Fiducials, name_vector, refuse_bad_data
-from .identity import fingerprint, load_file
+from .identity import describe, fingerprint
 from .priors import Prior, as_prior
+from .source import Source, load_source
 from .streams import forked, generator
 from .task import BLOCK
 
 log = logging.getLogger("mira_bench")
 
+Finder = Callable[[Prior, Sequence[str] | None], "Style"]
+
 PROBES = (5, 7)  # batches of two sizes: only a simulator that takes batches follows both
 PATIENCE = 10  # seconds to count the parameter vectors that a simulator cannot do
+GENERATORS = ("rng", "generator", "random_state")  # names of an argument that takes a generator, default or not
+COMPARED = (8, 256)  # how many parameter vectors are simulated in a batch and alone, to compare
+COMPARING = 1.0  # seconds that this may take
+COINCIDENCE = 1e-6  # a difference that chance gives so rarely is one
 
 
 @dataclass(frozen=True)
@@ -112,8 +119,8 @@ def _takes_rng(simulator: Callable[..., Any]) -> bool:
         parameters = inspect.signature(simulator).parameters.values()
     except (TypeError, ValueError):
         return False
-    needed = [p for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    return len(needed) > 1
+    placed = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    return len(placed) > 1 and (placed[1].default is placed[1].empty or placed[1].name in GENERATORS)
 
 
 def _detect(
@@ -124,7 +131,7 @@ def _detect(
     kinds = (True, False) if prior.torch else (False, True)
     said: list[str] = []
     blamed: str | None = None
-    doubtful: Style | None = None
+    doubt = ""
     for many in (True, False) if batched is None else (batched,):
         for tensors in kinds:
             style = Style(many, tensors, takes_rng)
@@ -141,26 +148,85 @@ def _detect(
                     blamed = blamed or sentence
                 continue
             if [s[:1] for s in shapes] == [(n,) for n in PROBES] and len({s[1:] for s in shapes}) == 1:
-                if not many or batched or not _shares_noise(simulator, style, prior):
+                found = "" if not many or batched else _doubt(simulator, style, prior)
+                if not found:
+                    _refuse_other_data(simulator, style, prior)
                     return style
-                doubtful = doubtful or style
+                doubt = doubt or found
                 continue
             said.append(f"with {style}: {PROBES[0]} of them gave data of shape {shapes[0]}")
-    if doubtful is not None:
-        return doubtful
+    if doubt:
+        raise UsageError(
+            f"{doubt}, and one parameter vector at a time it cannot be called; say how it is meant: "
+            "batched=True (task.model.batched=true) if batches are right as they are"
+        )
     if blamed is not None:
         raise SimulationError(blamed)
     raise UsageError(f"the simulator cannot be called; {'; '.join(dict.fromkeys(said))}")
 
 
-def _shares_noise(simulator: Callable[..., Any], style: Style, prior: Prior) -> bool:
-    r"""Whether equal parameters in a batch get equal data, which differ in the next batch.
+def _refuse_other_data(simulator: Callable[..., Any], style: Style, prior: Prior) -> None:
+    r"""Raises if the same parameters and the same random states give other data."""
+    y = prior.sample(PROBES[0], generator(0, "probe"))
+    first, second = (_call(simulator, style, y, generator(0, "again")) for _ in range(2))
+    if not np.array_equal(first, second, equal_nan=True):
+        raise UsageError(
+            "the simulator gives other data when it is called again with the same seed: let it take its generator as "
+            "the second argument, simulator(y, rng), or use the global random states of NumPy, torch or Python"
+        )
 
-    A simulator for one vector, `y + rng.normal(size=2)`, takes a batch too, and gives all of it the same noise.
+
+def _doubt(simulator: Callable[..., Any], style: Style, prior: Prior) -> str:
+    r"""What speaks against calling a simulator with batches, though it can be; nothing if the text is empty.
+
+    A simulator for one vector may take a batch too. `y + rng.normal(size=2)` gives all of it the same noise;
+    `y / np.linalg.norm(y)` gives every row something that depends on the others.
     """
     y = np.repeat(prior.sample(1, generator(0, "probe")), PROBES[0], axis=0)
     first, second = (_call(simulator, style, y, generator(0, "probe", i)) for i in range(2))
-    return bool((first == first[:1]).all() and (first != second).any())
+    if (first == first[:1]).all() and (first != second).any():
+        return "in a batch, the simulator gives all parameter vectors the same noise"
+    start = time.monotonic()
+    alone = [_call(simulator, style, y[:1], generator(0, "probe"))]
+    each = max(time.monotonic() - start, 1e-6)
+    rows = int(np.clip(COMPARING / each, *COMPARED))
+    y = prior.sample(rows, generator(0, "rows"))
+    try:
+        together = _call(simulator, style, y, generator(0, "together"))
+        alone = [_call(simulator, style, y[i : i + 1], generator(0, "alone", i)) for i in range(rows)]
+        again = _call(simulator, style, y, generator(0, "again"))
+    except Exception:  # a bad parameter vector is named when the task is run
+        return ""
+    if any(part.shape != (1, *together.shape[1:]) for part in alone):
+        return "the simulator gives data of another shape for a batch of one parameter vector"
+    if _differ(y, flat(together, 1), flat(np.concatenate(alone), 1), np.array_equal(together, again)):
+        return "the simulator gives other data for parameter vectors in a batch than for each alone"
+    return ""
+
+
+def _differ(y: NDArray, together: NDArray, alone: NDArray, exact: bool) -> bool:
+    r"""Whether data $(n, k)$ of the same parameters follow two laws; without noise, whether they are unequal.
+
+    If they do not, what is a row's first and second data is a coin flip, so sums of differences, also with weights and
+    of squares, are symmetric: P(|sum d| > t sqrt(sum d^2)) is at most 2 exp(-t^2 / 2).
+    """
+    if exact:
+        return not np.allclose(together, alone, rtol=1e-3, atol=1e-6 * (np.abs(together).max() or 1.0), equal_nan=True)
+    columns = np.unique(np.linspace(0, together.shape[1] - 1, 50).astype(int))
+    a, b = together[:, columns].astype(np.float64), alone[:, columns].astype(np.float64)
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    middle = (a + b).mean(axis=0) / 2
+    spread = y.std(axis=0)
+    weights = np.concatenate([np.ones((len(y), 1)), (y - y.mean(axis=0)) / np.where(spread > 0, spread, 1.0)], axis=1)
+    largest = 0.0
+    for d in (a - b, (a - middle) ** 2 - (b - middle) ** 2):
+        weighted = d[:, :, None] * weights[:, None, :]
+        norm = np.sqrt((weighted**2).sum(axis=0))
+        ratios = np.abs(weighted.sum(axis=0)) / np.where(norm > 0, norm, 1.0)
+        largest = max(largest, float(ratios.max()))
+    count = 2 * len(columns) * weights.shape[1]
+    return bool(2 * count * np.exp(-(largest**2) / 2) < COINCIDENCE)
 
 
 @dataclass(frozen=True)
@@ -174,8 +240,7 @@ class SimulatorTask:
     bounds: tuple[Array, Array] | None = None
     version: int = 1
     block: int = BLOCK
-    file: str | None = None
-    text: str | None = None
+    source: Source | None = None
 
     @property
     def support(self) -> tuple[NDArray, NDArray] | None:
@@ -183,14 +248,15 @@ class SimulatorTask:
         return self.prior.support
 
     def describe(self) -> dict[str, Any]:
-        r"""What identifies the task in the store: the text of its file, or of its functions."""
-        parts = (self.names, self.bounds, self.block)
-        inside = self.text or fingerprint((self.prior.given, self.simulator), "the prior or the simulator")
-        return {"class": "simulator", "content": inside, "version": self.version, "settings": repr(parts)}
+        r"""What identifies the task in the store: its file and all that it loaded, or the content of its functions."""
+        given = (self.prior.given, self.simulator)
+        inside = fingerprint(given, "the prior or the simulator") if self.source is None else self.source.content
+        settings = describe({"names": self.names, "bounds": self.bounds, "block": self.block, "style": self.style})
+        return {"class": "simulator", "content": inside, "version": self.version, "settings": settings}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.file is not None:  # workers run the file by themselves: what it defines has no module to import
-            return task_from_file, (self.file, self.style.batched, self.version, self.block)
+        if self.source is not None:  # workers run the file by themselves: what it defines has no module to import
+            return _from_source, (self.source, self.style, self.version, self.block)
         return type(self), tuple(getattr(self, key) for key in self.__dataclass_fields__)
 
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
@@ -228,8 +294,6 @@ def task_from_simulator(
     batched: bool | None = None,
     version: int = 1,
     block: int = BLOCK,
-    file: str | None = None,
-    text: str | None = None,
 ) -> SimulatorTask:
     r"""Makes a task of a prior and a simulator: this is `Task.from_simulator`.
 
@@ -238,14 +302,13 @@ def task_from_simulator(
             names to them, or a function `(count, rng)` that returns draws $(n, d)$. Only the last has no density, and
             so neither NLE nor NRE.
         simulator: A function of parameters that returns data. It takes a batch $(n, d)$ or one vector $(d,)$, arrays
-            or tensors, which is found out by trial and logged; with a second argument it is given the generator.
+            or tensors, which is found out by trial and logged; with a second argument, or one called `rng`, it is given
+            the generator. With the same generator it must give the same data.
         names: The names of the parameters.
         bounds: The range of the parameters for distances; by default that of a bounded prior.
         batched: Whether the simulator takes batches, where the trial should not decide.
-        version: Raise it when something changes that the text of the functions does not show.
+        version: Raise it when something changes that the functions do not show.
         block: The number of fiducials that are simulated together.
-        file: The file that defines both.
-        text: What identifies them in the store; by default their content.
 
     Example:
         >>> from scipy import stats
@@ -254,19 +317,9 @@ def task_from_simulator(
         (10, 2)
     """
 
-    if not callable(simulator):
-        raise UsageError(f"the simulator is a {type(simulator).__name__}; a function of parameters is needed")
-    law = as_prior(prior)
-    trial = law.sample(2, generator(0, "prior"))
-    names = names if names is not None else law.names
-    if names is not None and len(names) != trial.shape[1]:
-        raise UsageError(f"there are {len(names)} names for {trial.shape[1]} parameters")
-    if bounds is None and law.support is not None and np.isfinite(law.support).all():
-        bounds = law.support
-    style = _detect(simulator, law, batched, names)
-    log.info("the simulator takes %s", style)
-    kind = SimulatorTask if law.log_prob is None else DensityTask
-    return kind(law, simulator, style, None if names is None else tuple(names), bounds, version, block, file, text)
+    return _make(
+        prior, simulator, names, bounds, version, block, lambda law, known: _detect(simulator, law, batched, known)
+    )
 
 
 def task_from_file(file: str, batched: bool | None = None, version: int = 1, block: int = BLOCK) -> SimulatorTask:
@@ -274,16 +327,46 @@ def task_from_file(file: str, batched: bool | None = None, version: int = 1, blo
 
     if file is None:
         raise UsageError("task=mine needs task.file=: a Python file that defines prior and simulator")
-    module, text = load_file(file, "task.file")
-    for name in ("prior", "simulator"):
-        if not hasattr(module, name):
-            there = ", ".join(sorted(k for k in vars(module) if not k.startswith("_"))) or "nothing"
-            raise UsageError(f"{file} defines no {name}; it has {there}")
-    optional = {key: getattr(module, key) for key in ("names", "bounds") if hasattr(module, key)}
+    source = load_source(file, "task.file")
+    simulator = source.find("simulator")
+    return _from_source(source, lambda law, known: _detect(simulator, law, batched, known), version, block)
+
+
+def _from_source(source: Source, style: "Style | Finder", version: int, block: int) -> SimulatorTask:
+    prior, simulator = source.find("prior"), source.find("simulator")
+    names, bounds = (getattr(source.module, key, None) for key in ("names", "bounds"))
     try:
-        return task_from_simulator(
-            module.prior, module.simulator, batched=batched, version=version, block=block, file=file, text=text,
-            **optional,
-        )  # fmt: skip
+        return _make(prior, simulator, names, bounds, version, block, style, source)
     except UsageError as error:
-        raise UsageError(f"{file}: {error}") from error
+        raise type(error)(f"{source.path}: {error}") from error
+
+
+def _make(
+    prior: Any,
+    simulator: Callable[..., Any],
+    names: Sequence[str] | None,
+    bounds: tuple[Array, Array] | None,
+    version: int,
+    block: int,
+    style: "Style | Finder",
+    source: Source | None = None,
+) -> SimulatorTask:
+    r"""Puts a task together; the style is known where it was found out before."""
+    if not callable(simulator):
+        raise UsageError(f"the simulator is a {type(simulator).__name__}; a function of parameters is needed")
+    law = as_prior(prior)
+    trial, again = (law.sample(2, generator(0, "prior")) for _ in range(2))
+    if not np.array_equal(trial, again):
+        raise UsageError(
+            "the prior gives other draws when it is asked again with the same seed: take them from the generator, "
+            "the second argument of a function (count, rng)"
+        )
+    names = names if names is not None else law.names
+    if names is not None and len(names) != trial.shape[1]:
+        raise UsageError(f"there are {len(names)} names for {trial.shape[1]} parameters")
+    if bounds is None and law.support is not None and np.isfinite(law.support).all():
+        bounds = law.support
+    found = style if isinstance(style, Style) else style(law, names)
+    log.info("the simulator takes %s", found)
+    kind = SimulatorTask if law.log_prob is None else DensityTask
+    return kind(law, simulator, found, None if names is None else tuple(names), bounds, version, block, source)

@@ -5,7 +5,7 @@ hash of all that determines its content, so a changed setting is another file, a
 write the same one. Files appear by a rename, complete or not at all.
 """
 
-__all__ = ["Entry", "Store", "describe"]
+__all__ = ["Entry", "Header", "Store"]
 
 import contextlib
 import dataclasses
@@ -32,42 +32,19 @@ SUFFIX = ".block"
 STALE_SECONDS = 24 * 3600  # a temporary file older than this was left by a killed process
 
 
-def describe(thing: Any) -> Any:
-    r"""Returns what determines the behavior of a task, a candidate or a metric, as plain JSON.
+@dataclasses.dataclass(frozen=True)
+class Header:
+    r"""What a file of the store says of itself.
 
-    For a dataclass that is its class, its version and its fields, unless it has a `describe()` of its own.
+    Arguments:
+        made: When it was made, in seconds since 1970.
+        seconds: How long that took, if it is known.
+        facts: What else was told of it.
     """
 
-    if hasattr(thing, "describe") and not isinstance(thing, type):
-        return describe(thing.describe())
-    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        kind = type(thing)
-        fields = {f.name: describe(getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.compare}
-        identity = {"class": f"{kind.__module__}.{kind.__qualname__}", "fields": fields}
-        return identity | {"version": int(getattr(thing, "version", 0))}
-    if isinstance(thing, Mapping):
-        return {str(key): describe(value) for key, value in sorted(thing.items())}
-    if isinstance(thing, list | tuple):
-        return [describe(value) for value in thing]
-    if isinstance(thing, np.ndarray):
-        return {"shape": list(thing.shape), "sha256": digest(thing)}
-    if isinstance(thing, np.generic):
-        return thing.item()
-    if thing is None or isinstance(thing, bool | int | float | str):
-        return thing
-    raise UsageError(
-        f"{type(thing).__name__} cannot be described for the store: make it a dataclass of plain values, "
-        "or run without a store (store=null)"
-    )
-
-
-def digest(*arrays: NDArray) -> str:
-    r"""Returns the hash of the bytes of arrays."""
-
-    sha = hashlib.sha256()
-    for array in arrays:
-        sha.update(np.ascontiguousarray(array).tobytes())
-    return sha.hexdigest()
+    made: float
+    seconds: float = 0.0
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +76,34 @@ class Store:
     def __contains__(self, spec: Mapping[str, Any]) -> bool:
         return self.root is not None and self._path(spec).exists()
 
+    def look(self, spec: Mapping[str, Any]) -> Header | None:
+        r"""Returns what a block says of itself, or none if it is not there or cannot be read."""
+
+        if self.root is None:
+            return None
+        try:
+            with self._path(spec).open("rb") as file:
+                header = json.loads(file.readline())
+            return Header(float(header["made"]), float(header["seconds"]), header["facts"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def generation(self, spec: Mapping[str, Any]) -> str:
+        r"""Returns which blocks of an identity are good: none (empty) until `renew` was called for it."""
+
+        found = self.get({"kind": "generation", **spec})
+        return "" if found is None else str(found["token"])
+
+    def renew(self, spec: Mapping[str, Any]) -> str:
+        r"""Gives an identity a new generation, so that its blocks of before are not found again.
+
+        The name is random: two runs that renew an identity at once, for two reasons, must not share blocks.
+        """
+
+        token = secrets.token_hex(4)
+        self.put({"kind": "generation", **spec}, {"token": np.array(token)})
+        return token
+
     def get(self, spec: Mapping[str, Any]) -> dict[str, NDArray] | None:
         r"""Returns the arrays of a block, or none if it is not there or is damaged."""
 
@@ -119,15 +124,25 @@ class Store:
             log.warning("store: %s is damaged (%s) and is made again", path, error)
             return None
 
-    def put(self, spec: Mapping[str, Any], arrays: Mapping[str, NDArray]) -> None:
-        r"""Writes a block; nobody ever sees a part of it."""
+    def put(
+        self, spec: Mapping[str, Any], arrays: Mapping[str, NDArray], seconds: float = 0.0, **facts: str | int
+    ) -> None:
+        r"""Writes a block; nobody ever sees a part of it.
+
+        Arguments:
+            spec: All that determines the content.
+            arrays: The content.
+            seconds: How long it took to make it.
+            facts: What else to keep about it.
+        """
 
         if self.root is None:
             return
         buffer = io.BytesIO()
         np.savez(buffer, **arrays)  # type: ignore[arg-type]
         payload = buffer.getvalue()
-        header = {"format": 1, "sha256": hashlib.sha256(payload).hexdigest(), "spec": dict(spec)}
+        header = {"format": 2, "sha256": hashlib.sha256(payload).hexdigest(), "spec": dict(spec)}
+        header |= {"made": time.time(), "seconds": seconds, "facts": facts}
         path = self._path(spec)
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
         try:

@@ -9,8 +9,9 @@ __all__ = ["fiducial_keys", "forked", "generator", "uniforms"]
 import hashlib
 import json
 import random
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 from numba import njit
@@ -39,20 +40,21 @@ def generator(seed: int, *purpose: object) -> np.random.Generator:
 
 @contextmanager
 def forked(seed: int, *purpose: object) -> Iterator[None]:
-    r"""Seeds the global random states of Python, NumPy and torch, and puts the old ones back at the end.
+    r"""Seeds the global random states of Python, NumPy and, if it is in use, torch, and puts the old ones back.
 
-    For libraries that know no other randomness; sbi uses two of the three.
+    For libraries and users that know no other randomness; sbi uses two of the three. Threads share these states, so
+    units of work never run in threads.
     """
 
-    import torch
-
+    torch = sys.modules.get("torch")
     ours = generator(seed, *purpose)
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng() if torch is not None else nullcontext():
         try:
             random.seed(int(ours.integers(2**32)))
             np.random.seed(int(ours.integers(2**32)))
-            torch.manual_seed(int(ours.integers(2**32)))
+            if torch is not None:
+                torch.manual_seed(int(ours.integers(2**32)))
             yield
         finally:
             random.setstate(python)

@@ -188,7 +188,7 @@ def _whole_runs(
         for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
             given = arguments(one, name)
-            result = run(**given, **cfg.parallel, store=cfg.store, progress=alone)
+            result = run(**given, **cfg.parallel, store=cfg.store, check=cfg.check_store, progress=alone)
             for name, reason in result.failures.items():
                 raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
             log.info("%s", setting)

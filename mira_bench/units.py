@@ -5,33 +5,109 @@ they are asked to stay. So memory is bounded, a killed run goes on where it stop
 nor the number of workers changes a bit of the result.
 """
 
-__all__ = ["Outcome", "Plan", "draw_reference", "forget", "observe", "simulate", "work"]
+__all__ = ["Identity", "Outcome", "Plan", "draw_reference", "forget", "observe", "remake", "simulate", "work"]
 
 import dataclasses
 import functools
+import hashlib
+import json
+import logging
 import math
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import metadata
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, as_array, as_host, flat, refuse_non_finite
+from ._version import __version__
+from .arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
 from .candidate import Candidate, Draws
 from .errors import RunError, SimulationError, UsageError
 from .fiducials import Fiducials, refuse_bad_data
 from .fit import State, Training, reason_of
+from .identity import describe, digest, edited, is_library, take_fingerprint
 from .metric import MISSING, Block, Metric, Record
 from .scaling import Scaling
-from .store import Store, describe, digest
-from .streams import generator
+from .source import Source, hash_file
+from .store import Store
+from .streams import forked, generator
 from .task import BLOCK, Task
 
+log = logging.getLogger("mira_bench")
+
+PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
+FAILED = "failed: "  # the first word of a reason if a metric failed, and not just does not apply
 Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
 _BUILT: dict[tuple[str, str], Any] = {}  # the posteriors of the run that this process works for
+
+
+@dataclass(frozen=True)
+class Identity:
+    r"""What identifies the parts of a run in the store: taken once, when it begins, from the code that runs.
+
+    Arguments:
+        task: That of the task.
+        candidates: Those of the candidates by name.
+        trainers: Those of the trainings by candidate.
+        metrics: Those of the metrics by name.
+        code: The hashes of the user's functions, which must be the same in workers.
+        files: The hashes of the user's files by path.
+    """
+
+    task: Any = None
+    candidates: Mapping[str, Any] = field(default_factory=dict)
+    trainers: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, candidates: Mapping[str, Any], metrics: Mapping[str, Metric]) -> "Identity":
+        r"""Takes the identity of all that a run is made of."""
+        things = (task, *candidates.values(), *metrics.values())
+        code: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for thing in things:
+            found = take_fingerprint(thing, type(thing).__qualname__)
+            code |= found.code
+            files |= {path: content for path in sorted(found.files) if (content := hash_file(path)) is not None}
+            source = getattr(thing, "source", None)
+            files |= source.files if isinstance(source, Source) else {}
+        return cls(
+            describe(task),
+            {name: describe(one) for name, one in candidates.items()},
+            {name: describe(getattr(one, "trainer", one)) for name, one in candidates.items()},
+            {name: describe(one) | {"version": one.version} for name, one in metrics.items()},
+            code,
+            files,
+        )
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        r"""Short hashes of the task and the candidates, for the run's folder."""
+        named = {"task": self.task} | {f"candidate:{name}": one for name, one in self.candidates.items()}
+        return {key: _short_hash(one) for key, one in named.items()}
+
+
+def _short_hash(identity: Any) -> str:
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return __version__ if package == "mira_bench" else metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _versions(thing: Any) -> dict[str, str]:
+    r"""The versions of what decides the numbers of a task, a candidate or a metric, which may name more packages."""
+    return {package: _version(package) for package in (*PACKAGES, *getattr(thing, "packages", ()))}
 
 
 @dataclass(frozen=True)
@@ -48,10 +124,12 @@ class Plan:
     store: Store
     keep_samples: bool = False
     device: str | None = None
-    identity: dict[str, Any] = field(default_factory=dict)
+    identity: Identity = field(default_factory=Identity)
     trainings: Mapping[str, Training] = field(default_factory=dict)
     fits: Mapping[str, State] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
+    # Which blocks of each identity are believed; found in the store when they are first asked for.
+    generations: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -66,40 +144,102 @@ class Plan:
         r"""The number of fiducials of a block that belong to this run; the last block may be cut."""
         return min(self.size, self.fiducials - block * self.size)
 
+    def _believed(self, spec: dict[str, Any], *label: str) -> dict[str, Any]:
+        r"""Adds to a spec which generation of an identity is believed, if it is not the first."""
+        if label not in self.generations:
+            self.generations[label] = self.store.generation(spec)
+        token = self.generations[label]
+        return spec | ({f"{label[0]}_generation": token} if token else {})
+
+    def renew(self, kind: str, *names: str) -> None:
+        r"""Stops believing what the store has of an identity: task, fit and candidate NAME, record NAME and METRIC."""
+        parts: dict[str, Callable[..., dict[str, Any]]] = {
+            "task": self._task,
+            "fit": self._fit,
+            "candidate": self._candidate,
+            "record": self._record,
+        }
+        self.generations[(kind, *names)] = ""
+        self.generations[(kind, *names)] = self.store.renew(parts[kind](*names))
+
+    def _task(self) -> dict[str, Any]:
+        spec = {"task_name": self.name, "task": self.identity.task, "versions": _versions(self.task)}
+        return self._believed(spec, "task")
+
+    def _fit(self, name: str) -> dict[str, Any]:
+        training, candidate = self.trainings[name], self.candidates[name]
+        spec = self._task() | {"seed": self.seed, "candidate_name": training.method, "training": training.seed}
+        spec |= {"candidate": self.identity.trainers.get(name), "versions": _versions(candidate)}
+        return self._believed(spec, "fit", name)
+
+    def _candidate(self, name: str) -> dict[str, Any]:
+        spec = self._fit(name) if name in self.trainings else self._task()
+        spec |= {"candidate_name": name, "candidate": self.identity.candidates.get(name)}
+        spec |= {"versions": _versions(self.task) | _versions(self.candidates[name])}
+        return self._believed(spec, "candidate", name)
+
+    def _record(self, name: str, key: str) -> dict[str, Any]:
+        metric = self.metrics[key]
+        spec = self._candidate(name) | {"metric_name": metric.name, "metric": self.identity.metrics.get(key)}
+        spec |= {"versions": spec["versions"] | _versions(metric)}
+        return self._believed(spec, "record", name, key)
+
+    def _place(self, kind: str, block: int) -> dict[str, Any]:
+        return {"kind": kind, "seed": self.seed, "block": block, "size": self.size}
+
     def spec(self, kind: str, block: int, **more: Any) -> dict[str, Any]:
-        r"""The identity of something in the store: all that determines its content."""
-        base = {"kind": kind, "task_name": self.name, "task": self.identity, "seed": self.seed}
-        return base | {"block": block, "size": self.size} | more
+        r"""The identity of a block of the task in the store: all that determines its content."""
+        return self._task() | self._place(kind, block) | more
 
     def samples_spec(self, name: str, block: int) -> dict[str, Any]:
-        candidate = describe(self.candidates[name]) if self.store.root is not None else None
-        more = {"training": self.trainings[name].seed} if name in self.trainings else {}
-        return self.spec("samples", block, candidate_name=name, candidate=candidate, samples=self.samples) | more
+        return self._candidate(name) | self._place("samples", block) | {"samples": self.samples}
 
     def fit_spec(self, name: str) -> dict[str, Any]:
-        training, candidate = self.trainings[name], self.candidates[name]
-        trainer = describe(getattr(candidate, "trainer", candidate)) if self.store.root is not None else None
-        spec = {"kind": "fit", "task_name": self.name, "task": self.identity, "seed": self.seed}
-        return spec | {"candidate_name": training.method, "candidate": trainer, "training": training.seed}
+        return self._fit(name) | {"kind": "fit"}
 
-    def record_spec(self, name: str, block: int, metric: Metric, scaling: Scaling) -> dict[str, Any]:
-        spec = self.samples_spec(name, block)
-        if self.store.root is None:
-            return spec
+    def record_spec(self, name: str, block: int, key: str, scaling: Scaling) -> dict[str, Any]:
+        spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}
+        return spec | {"count": self.count(block), "ruler": self._ruler(self.metrics[key], scaling)}
+
+    def _ruler(self, metric: Metric, scaling: Scaling) -> str | None:
+        r"""The hash of what a record depends on beyond its block, if it does."""
+        # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one. What
+        # a metric of the user looks at is not known unless it says so: `scaled`, or `normalize`.
         normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
-        # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one.
-        by_truths = getattr(metric, "scaled", hasattr(metric, "normalize"))
-        by_truths = by_truths and normalize in ("others", "truths", "scalar", "pooled")
-        by_truths |= getattr(metric, "centers", None) == "prior"
-        by_truths |= metric.name == "calibration" and scaling.task is None  # its trend needs a common range
-        ruler = digest(scaling.truths, *(scaling.pooled or ())) if by_truths else None
-        return spec | {
-            "kind": "record",
-            "metric_name": metric.name,
-            "metric": describe(metric) | {"version": metric.version},
-            "count": self.count(block),
-            "ruler": ruler,
-        }
+        if hasattr(metric, "normalize") or hasattr(metric, "scaled"):
+            by_truths = getattr(metric, "scaled", True) and normalize in ("others", "truths", "scalar", "pooled")
+        else:
+            by_truths = not is_library(type(getattr(metric, "metric", metric)).__module__)  # a view holds a metric
+        centers = getattr(metric, "centers", None)
+        by_truths |= not isinstance(centers, str | None) or centers == "prior"
+        by_truths |= metric.name in ("calibration", "energy") and scaling.task is None  # they need a common range
+        return digest(scaling.truths, *(scaling.pooled or ())) if by_truths else None
+
+
+def draw_fiducials(plan: Plan, block: int) -> dict[str, NDArray]:
+    r"""Simulates a block of fiducials."""
+    rng = generator(plan.seed, "data", plan.name, block)
+    try:
+        with forked(plan.seed, "data", plan.name, block):
+            drawn = plan.task.simulate(plan.size, rng)
+    except SimulationError as error:
+        raise SimulationError(f"task {plan.name!r}, fiducials: {error}") from error
+    except Exception as error:
+        raise RunError(
+            f"task {plan.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
+        ) from error
+    if len(drawn) != plan.size:
+        raise RunError(f"task {plan.name!r} simulated {len(drawn)} fiducials where {plan.size} were asked for")
+    made = {
+        key: np.asarray(as_array(value, f"{key} of task {plan.name!r}") if key != "group" else value)
+        for key, value in (("y", drawn.y), ("x", drawn.x), ("group", drawn.group))
+        if value is not None
+    }
+    refuse_non_finite(made["y"], f"y of task {plan.name!r} (block {block})")
+    if "x" in made:
+        names = getattr(plan.task, "names", None)
+        refuse_bad_data(made["y"], made["x"], names, f"task {plan.name!r}, fiducials: ")
+    return made
 
 
 def simulate(plan: Plan, block: int) -> Fiducials:
@@ -107,27 +247,9 @@ def simulate(plan: Plan, block: int) -> Fiducials:
     spec = plan.spec("fiducials", block)
     stored = plan.store.get(spec)
     if stored is None:
-        rng = generator(plan.seed, "data", plan.name, block)
-        try:
-            drawn = plan.task.simulate(plan.size, rng)
-        except SimulationError as error:
-            raise SimulationError(f"task {plan.name!r}, fiducials: {error}") from error
-        except Exception as error:
-            raise RunError(
-                f"task {plan.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
-            ) from error
-        if len(drawn) != plan.size:
-            raise RunError(f"task {plan.name!r} simulated {len(drawn)} fiducials where {plan.size} were asked for")
-        stored = {
-            key: np.asarray(as_array(value, f"{key} of task {plan.name!r}") if key != "group" else value)
-            for key, value in (("y", drawn.y), ("x", drawn.x), ("group", drawn.group))
-            if value is not None
-        }
-        refuse_non_finite(stored["y"], f"y of task {plan.name!r} (block {block})")
-        if "x" in stored:
-            names = getattr(plan.task, "names", None)
-            refuse_bad_data(stored["y"], stored["x"], names, f"task {plan.name!r}, fiducials: ")
-        plan.store.put(spec, stored)
+        start = time.perf_counter()
+        stored = draw_fiducials(plan, block)
+        plan.store.put(spec, stored, time.perf_counter() - start)
     return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
 
 
@@ -140,22 +262,23 @@ def _build(plan: Plan, name: str) -> Any:
     if any(token != plan.token for token, _ in _BUILT):
         _BUILT.clear()
     if (plan.token, name) not in _BUILT:
+        changed = edited(plan.identity.code)
+        if changed is not None:
+            raise UsageError(f"{changed} was edited while the run was under way: start it again")
         candidate: Any = plan.candidates[name]
-        if name in plan.fits:
-            made = candidate.load(plan.task, plan.fits[name])
-        else:
-            made = candidate.build(plan.task, generator(plan.seed, "build", plan.name, name))
+        with forked(plan.seed, "build", plan.name, name):
+            if name in plan.fits:
+                made = candidate.load(plan.task, plan.fits[name])
+            else:
+                made = candidate.build(plan.task, generator(plan.seed, "build", plan.name, name))
         _BUILT[plan.token, name] = made
     return _BUILT[plan.token, name]
 
 
-def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
-    spec = plan.samples_spec(name, block)
-    stored = plan.store.get(spec)
-    if stored is not None:
-        return Draws.from_arrays(stored)
-    x = _observations(fiducials)
-    draws = Draws.of(posterior.sample(x, plan.samples, generator(plan.seed, "samples", plan.name, name, block)))
+def _draw(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
+    purpose = ("samples", plan.name, name, block)
+    with forked(plan.seed, *purpose):
+        draws = Draws.of(posterior.sample(_observations(fiducials), plan.samples, generator(plan.seed, *purpose)))
     values = as_array(draws.values, f"the samples of candidate {name!r}")
     wanted = (len(fiducials), plan.samples, *fiducials.event)
     if tuple(values.shape) != wanted:
@@ -163,26 +286,42 @@ def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: 
             f"candidate {name!r} returned samples of shape {tuple(values.shape)}; {wanted} is needed: "
             f"{plan.samples} samples for each of {len(fiducials)} observations"
         )
-    draws = dataclasses.replace(draws, values=values)
+    return dataclasses.replace(draws, values=values)
+
+
+def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
+    spec = plan.samples_spec(name, block)
+    stored = plan.store.get(spec)
+    if stored is not None:
+        return Draws.from_arrays(stored)
+    start = time.perf_counter()
+    draws = _draw(plan, name, block, fiducials, posterior)
     if plan.keep_samples:
-        plan.store.put(spec, draws.to_arrays())
+        plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start)
     return draws
 
 
-def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
-    r"""Returns reference samples for a block, from the store or fresh: the same ones for every candidate.
+def reference_samples(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
+    r"""Draws reference samples for a block: the same ones for every candidate.
 
     Their random stream is their own, so the oracle, which samples the same posterior, is as far from them as chance is.
     """
+    exact: Any = plan.task.exact_posterior()  # type: ignore[attr-defined]
+    purpose = ("reference", plan.name, block)
+    with forked(plan.seed, *purpose):
+        draws = Draws.of(exact.sample(_observations(fiducials), plan.samples, generator(plan.seed, *purpose)))
+    return dataclasses.replace(draws, values=as_array(draws.values, "the reference samples"))
+
+
+def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
+    r"""Returns reference samples for a block, from the store or fresh."""
     spec = plan.spec("reference", block, samples=plan.samples)
     stored = plan.store.get(spec)
     if stored is not None:
         return Draws.from_arrays(stored)
-    exact: Any = plan.task.exact_posterior()  # type: ignore[attr-defined]
-    rng = generator(plan.seed, "reference", plan.name, block)
-    draws = Draws.of(exact.sample(_observations(fiducials), plan.samples, rng))
-    draws = dataclasses.replace(draws, values=as_array(draws.values, "the reference samples"))
-    plan.store.put(spec, draws.to_arrays())
+    start = time.perf_counter()
+    draws = reference_samples(plan, block, fiducials)
+    plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start)
     return draws
 
 
@@ -199,6 +338,9 @@ def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
             outcomes[name] = metric.observe(block)
         except UsageError as error:
             outcomes[name] = str(error)
+        except Exception as error:  # a metric fails alone, and says so in its own row
+            log.error("metric %s failed for %s: %s", name, block.name, reason_of(error))
+            outcomes[name] = f"{FAILED}{reason_of(error).splitlines()[0]}"
     return outcomes
 
 
@@ -235,13 +377,45 @@ def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior:
     return extras
 
 
+def _content(draws: Draws) -> str:
+    r"""The hash of samples and of all that was told of them."""
+    values = draws.values.cpu() if is_device_tensor(draws.values) else draws.values
+    return digest(*dataclasses.replace(draws, values=values).to_arrays().values())
+
+
+def _block(
+    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, posterior: Any, draws: Draws
+) -> Block:
+    r"""What metrics look at: the samples of a candidate for a block of fiducials."""
+    count = plan.count(block)
+    values = draws.values[:count]
+    if isinstance(values, np.ndarray):
+        refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * plan.size)
+    if plan.device not in (None, "cpu"):
+        import torch
+
+        values = torch.as_tensor(values, device=plan.device)
+    part = fiducials[:count]
+    return Block(
+        truths=part.truths,
+        samples=flat(values, 2),
+        index=np.arange(block * plan.size, block * plan.size + count),
+        scaling=scaling,
+        seed=plan.seed,
+        name=f"candidate {name!r}",
+        groups=part.group,
+        x=part.x,
+        **_extras(plan, block, fiducials, count, posterior, draws),
+    )
+
+
 def work(
     plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling
 ) -> tuple[str, int, dict[str, Outcome] | None, str, float]:
     r"""Samples and scores one candidate on one block; a failure is a reason, not an exception."""
     start = time.perf_counter()
     try:
-        specs = {key: plan.record_spec(name, block, m, scaling) for key, m in plan.metrics.items()}
+        specs = {key: plan.record_spec(name, block, key, scaling) for key in plan.metrics}
         outcomes: dict[str, Outcome] = {}
         for key, spec in specs.items():
             stored = plan.store.get(spec)
@@ -249,36 +423,29 @@ def work(
                 outcomes[key] = stored
         missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
         if missing:
-            count = plan.count(block)
             posterior = _build(plan, name)
             draws = _sample(plan, name, block, fiducials, posterior)
-            values = draws.values[:count]
-            if isinstance(values, np.ndarray):
-                refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * plan.size)
-            if plan.device not in (None, "cpu"):
-                import torch
-
-                values = torch.as_tensor(values, device=plan.device)
-            part = fiducials[:count]
-            looked_at = Block(
-                truths=part.truths,
-                samples=flat(values, 2),
-                index=np.arange(block * plan.size, block * plan.size + count),
-                scaling=scaling,
-                seed=plan.seed,
-                name=f"candidate {name!r}",
-                groups=part.group,
-                x=part.x,
-                **_extras(plan, block, fiducials, count, posterior, draws),
-            )
-            fresh = observe(looked_at, missing)
+            fresh = observe(_block(plan, name, block, fiducials, scaling, posterior, draws), missing)
+            spent = time.perf_counter() - start
+            content = _content(draws)
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
-                    plan.store.put(specs[key], outcome)
+                    plan.store.put(specs[key], outcome, spent, samples=content)
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0
     except Exception as error:
         return name, block, None, reason_of(error), time.perf_counter() - start
+
+
+def remake(
+    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
+) -> tuple[Draws, str, dict[str, Outcome]]:
+    r"""Makes a block anew, whatever the store has: its samples, their hash, and what the given metrics see."""
+    posterior = _build(plan, name)
+    draws = _draw(plan, name, block, fiducials, posterior)
+    seen = _block(plan, name, block, fiducials, scaling, posterior, draws)
+    outcomes = observe(seen, {key: plan.metrics[key] for key in keys})
+    return draws, _content(draws), outcomes
 
 
 def forget() -> None:

@@ -17,8 +17,8 @@ from torch import distributions as td
 import mira_bench as mb
 from mira_bench.cli import main
 from mira_bench.errors import SimulationError
+from mira_bench.identity import describe
 from mira_bench.inference import Given, Neural
-from mira_bench.store import describe
 
 
 def noisy(y, rng):

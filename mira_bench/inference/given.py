@@ -10,7 +10,8 @@ import numpy as np
 from ..arrays import Array
 from ..draws import draw
 from ..errors import UsageError
-from ..identity import fingerprint, load_file
+from ..identity import fingerprint
+from ..source import Source, load_source
 
 
 @dataclass(frozen=True)
@@ -76,23 +77,21 @@ class FileCandidate:
 
     file: str
     name: str
-    text: str = field(init=False)
+    source: Source = field(default=None)  # type: ignore[assignment]  # what was run, which workers run again
 
     version = 1
 
     def __post_init__(self) -> None:
-        module, text = load_file(self.file, "candidates")
-        object.__setattr__(self, "text", text)
-        if not hasattr(module, self.name):
-            there = ", ".join(sorted(k for k in vars(module) if not k.startswith("_"))) or "nothing"
-            raise UsageError(f"{self.file} defines no {self.name}; it has {there}")
+        if self.source is None:
+            object.__setattr__(self, "source", load_source(self.file, "candidates"))
+        self.source.find(self.name)
 
     def describe(self) -> dict[str, Any]:
-        r"""What identifies the candidate in the store: the text of the file."""
-        return {"class": "file", "name": self.name, "content": self.text}
+        r"""What identifies the candidate in the store: the file, its helpers, and the data that it read when it ran."""
+        return {"class": "file", "name": self.name, "content": self.source.content}
 
     def build(self, task: Any, rng: np.random.Generator) -> "_Sampled":
-        found = getattr(load_file(self.file, "candidates")[0], self.name)
+        found = self.source.find(self.name)
         posterior = found if hasattr(found, "sample") else found(task, rng)
         _check(posterior, f"what {self.file}:{self.name} returns")
         return _Sampled(posterior)

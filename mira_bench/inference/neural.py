@@ -72,6 +72,7 @@ class Neural:
     sampling: Mapping[str, Any] = field(default_factory=dict)
 
     version = 1
+    packages = ("sbi",)
 
     def __post_init__(self) -> None:
         for name, known in (("method", METHODS), ("embedding", EMBEDDINGS), ("coordinates", COORDINATES)):

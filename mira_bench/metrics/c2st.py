@@ -135,6 +135,7 @@ class C2st(TwoSample):
     trees: int = 50
 
     name = "c2st"
+    packages = ("scikit-learn",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

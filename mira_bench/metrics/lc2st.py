@@ -190,6 +190,7 @@ class Lc2st:
 
     name = "lc2st"
     version = 1
+    packages = ("sbi", "scikit-learn")
     needs = ("x",)
 
     def __post_init__(self) -> None:

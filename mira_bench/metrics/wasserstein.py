@@ -115,6 +115,7 @@ class Wasserstein(TwoSample):
     r"""The Wasserstein-1 distance as a metric of the runner; see `wasserstein` and `TwoSample`."""
 
     name = "wasserstein"
+    packages = ("POT",)
 
     def compare(self, a: NDArray[np.float64], b: NDArray[np.float64], seed: int, paired: bool) -> TwoSampleResult:
         return wasserstein(a, b, paired=paired)
@@ -134,6 +135,7 @@ class SlicedWasserstein(TwoSample):
     permutations: int = 199
 
     name = "sliced_wasserstein"
+    packages = ("POT",)
 
     def compare(self, a: NDArray[np.float64], b: NDArray[np.float64], seed: int, paired: bool) -> TwoSampleResult:
         return sliced_wasserstein(

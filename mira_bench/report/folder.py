@@ -68,7 +68,7 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float) -> None:
     if result.methods is not None:
         screen.print(console_methods(result.methods, screen.width))
         screen.print(explain_methods(result.methods, result.rank_by, screen.width), highlight=False)
-    for notice in result.notices:
+    for notice in (*result.reuse, *result.notices):
         log.info("%s", notice)
         print(f"note: {notice}", file=sys.stderr)
     for warning in result.warnings:
