@@ -30,7 +30,7 @@ from scipy import stats
 from .collect import Collected, Comparable
 from .metrics.calibration import LEVEL
 from .ranking import order_key, tie_words
-from .statistics import mean_stderr, paired_pvalue
+from .statistics import farther_pvalue, mean_stderr, paired_pvalue
 from .streams import generator
 
 CONFIDENCE = 0.95
@@ -79,11 +79,24 @@ def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) 
     return mean - half, mean + half
 
 
-def _differences(mine: Collected, best: Collected, names: tuple[str, str], metric: str) -> np.ndarray:
-    r"""The differences of two candidates on the fiducials that both runs have."""
-    a, b = mine.per_fiducial(names[0], metric), best.per_fiducial(names[1], metric)
+def _expected(run: Collected, name: str) -> float:
+    r"""What MIRA gives a perfect candidate with as many samples as this one has in a run."""
+    s = run.summary
+    rows = s[(s["candidate"] == name) & (s["metric"] == "mira") & (s["view"] == "all")]
+    return float(rows["expected"].iloc[0]) if len(rows) else math.nan
+
+
+def _values(run: Collected, name: str, metric: str) -> pd.Series:
+    r"""What is compared, fiducial by fiducial: the energy score, or MIRA's deviation from its expectation."""
+    values = run.per_fiducial(name, metric).astype(np.float64)
+    return values - _expected(run, name) if metric == "mira" else values
+
+
+def _paired(mine: Collected, best: Collected, names: tuple[str, str], metric: str) -> tuple[np.ndarray, np.ndarray]:
+    r"""The values of two candidates on the fiducials that both runs have."""
+    a, b = _values(mine, names[0], metric), _values(best, names[1], metric)
     both = a.index.intersection(b.index)
-    return np.asarray(a[both], np.float64) - np.asarray(b[both], np.float64)
+    return a[both].to_numpy(), b[both].to_numpy()
 
 
 class _Entry:
@@ -118,12 +131,8 @@ class _Entry:
 
     @property
     def expected(self) -> float:
-        def one(run: Collected) -> float:
-            s = run.summary
-            rows = s[(s["candidate"] == self.name) & (s["metric"] == "mira") & (s["view"] == "all")]
-            return float(rows["expected"].iloc[0]) if len(rows) else math.nan
-
-        return float(np.mean([one(run) for run in self.runs.values()])) if self.runs else math.nan
+        found = [_expected(run, self.name) for run in self.runs.values()]
+        return float(np.mean(found)) if found else math.nan
 
     @property
     def calibration_p(self) -> float:
@@ -163,22 +172,23 @@ class _Entry:
 
     def against(self, best: "_Entry", metric: str) -> float:
         r"""Returns the p-value of the paired comparison with the best entry; NaN if nothing is shared."""
-        means: list[float] = []
-        errors: list[float] = []
-        last = np.empty(0)
-        for seed in sorted(self.runs.keys() & best.runs.keys()):
-            d = _differences(self.runs[seed], best.runs[seed], (self.name, best.name), metric)
-            if len(d) > 1:
-                mean, stderr = mean_stderr(d)
-                means, errors, last = [*means, mean], [*errors, stderr], d
-        if not means:
+        shared = sorted(self.runs.keys() & best.runs.keys())
+        pairs = [_paired(self.runs[seed], best.runs[seed], (self.name, best.name), metric) for seed in shared]
+        pairs = [pair for pair in pairs if len(pair[0]) > 1]
+
+        def compare(sign: int) -> float:
+            differences = [a - sign * b for a, b in pairs]
+            if len(differences) == 1:
+                return paired_pvalue(differences[0], generator(min(self.runs), "sign flips"))
+            found = [mean_stderr(d) for d in differences]
+            mean, stderr, dof = pooled([m for m, _ in found], [e for _, e in found], len(differences[-1]))
+            if stderr == 0:
+                return 1.0 if mean == 0 else 0.0
+            return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+
+        if not pairs:
             return math.nan
-        if len(means) == 1:
-            return paired_pvalue(last, generator(min(self.runs), "sign flips"))
-        mean, stderr, dof = pooled(means, errors, len(last))
-        if stderr == 0:
-            return 1.0 if mean == 0 else 0.0
-        return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+        return farther_pvalue(compare) if metric == "mira" else compare(1)
 
 
 def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from .ranking import TIE_LEVEL, Standing, order, verdict
-from .statistics import FEW_FIDUCIALS, holm
+from .statistics import FEW_FIDUCIALS, farther_pvalue, holm
 
 COLUMNS = [
     "method", "networks", "failed", "tiers", "mira", "mira_stderr", "mira_spread", "mira_total", "energy",
@@ -142,7 +142,9 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
             row |= {metric: found.mean, f"{metric}_stderr": found.stderr, f"{metric}_spread": spread}
             row[f"{metric}_total"] = math.hypot(found.stderr, spread / math.sqrt(found.networks))
             if metric == ("mira" if rank_by == "mira" else "energy"):
-                compared[name] = values
+                # MIRA's expectation depends on the number of samples, which may differ.
+                expected = [s.mira.expected for s in good if s.mira is not None] if metric == "mira" else [0.0]
+                compared[name] = values - np.asarray(expected)[:, None]
         if good:
             distance = abs(np.mean([s.mira.score - s.mira.expected for s in good if s.mira is not None] or [math.inf]))
             energy = row.get("energy", math.inf)
@@ -166,7 +168,11 @@ def _with_ties(
         mine = compared.get(str(row["method"]))
         if mine is not None:
             common = max(len(mine), len(first)) if 1 in (len(mine), len(first)) else min(len(mine), len(first))
-            pvalues[i] = components(mine[:common] - first[:common]).pvalue
+
+            def compare(sign: int, mine: NDArray = mine[:common], first: NDArray = first[:common]) -> float:
+                return components(mine - sign * first).pvalue
+
+            pvalues[i] = farther_pvalue(compare) if rank_by == "mira" else compare(1)
     known = ~np.isnan(pvalues)
     pvalues[known] = holm(pvalues[known])
     best_tier = _tier([s for s in groups[str(rows[0]["method"])] if s.failure is None])

@@ -26,7 +26,7 @@ from .metrics.calibration import LEVEL, CalibrationResult
 from .metrics.convergence import ConvergenceResult
 from .metrics.energy import EnergyResult
 from .metrics.mira import MiraResult
-from .statistics import FEW_FIDUCIALS, holm, paired_pvalue
+from .statistics import FEW_FIDUCIALS, farther_pvalue, holm, paired_pvalue
 from .streams import generator
 
 RANKINGS = ("tiers", "mira")
@@ -206,12 +206,16 @@ def order_key(tier: str, energy: float, distance: float, failed: bool, rank_by: 
 def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, float]]:
     r"""For each candidate, whether it is separated from the best one, and the adjusted p-value.
 
-    The quantity that orders is the one that is compared, fiducial by fiducial.
+    The quantity that orders is the one that is compared, fiducial by fiducial: the energy score, or how far MIRA is
+    from its expectation, which depends on the number of samples, on either side.
     """
 
     def values(s: Standing) -> np.ndarray | None:
-        result = s.mira if rank_by == "mira" else s.energy
-        return None if result is None or s.failure is not None else result.per_fiducial
+        if s.failure is not None:
+            return None
+        if rank_by == "mira":
+            return None if s.mira is None else s.mira.per_fiducial - s.mira.expected
+        return None if s.energy is None else s.energy.per_fiducial
 
     best = values(ordered[0])
     pvalues = np.full(len(ordered), np.nan)
@@ -220,7 +224,11 @@ def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, f
     for i, standing in enumerate(ordered[1:], start=1):
         mine = values(standing)
         if mine is not None:
-            pvalues[i] = paired_pvalue(mine - best, generator(seed, "sign flips"))
+
+            def compare(sign: int, mine: np.ndarray = mine, best: np.ndarray = best) -> float:
+                return paired_pvalue(mine - sign * best, generator(seed, "sign flips"))
+
+            pvalues[i] = farther_pvalue(compare) if rank_by == "mira" else compare(1)
     same = [rank_by == "mira" or s.tier == ordered[0].tier for s in ordered]
     return tie_words(pvalues, same, len(best))
 

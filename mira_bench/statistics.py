@@ -1,8 +1,9 @@
 r"""The few statistics that metrics and ranking share. The fiducial is always the unit."""
 
-__all__ = ["holm", "mean_stderr", "paired_pvalue", "skewed_interval", "uniform_pvalue"]
+__all__ = ["farther_pvalue", "holm", "mean_stderr", "paired_pvalue", "skewed_interval", "uniform_pvalue"]
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,21 @@ def uniform_pvalue(ranks: NDArray[np.integer], samples: int, rng: np.random.Gene
     u = (ranks + rng.random(len(ranks))) / (samples + 1)
     test = stats.kstest(u, "uniform")
     return float(test.statistic), float(test.pvalue)
+
+
+def farther_pvalue(compare: Callable[[int], float]) -> float:
+    r"""Returns the p-value of two deviations from an expectation being equally large, on whichever side.
+
+    $|a| = |b|$ holds if $a = b$ or if $a = -b$: it is rejected when both are (an intersection-union test).
+
+    Arguments:
+        compare: Returns the p-value of $a - s b$ having a mean of zero, for a sign $s$.
+
+    References:
+        | Multiparameter Hypothesis Testing and Acceptance Sampling (Berger 1982)
+    """
+
+    return max(compare(1), compare(-1))
 
 
 def paired_pvalue(differences: NDArray[np.floating], rng: np.random.Generator) -> float:

@@ -102,8 +102,9 @@ def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[st
     winner = {
         by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
     }
-    energies = {s.name: s.energy.score for s in result.standings if s.energy is not None}
-    return [setting | winner | {"energy": min(energies, key=lambda name: energies[name])}]
+    ranked = [s for s in result.standings if s.role == "candidate"]
+    energies = {s.name: s.energy.score for s in ranked if s.energy is not None}
+    return [setting | winner | {"energy": min(energies, key=lambda name: energies[name], default=None)}]
 
 
 def _pvalues(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 r"""The fair energy score: strictly proper, needs no reference posterior, and tells information from calibration."""
 
-__all__ = ["Energy", "EnergyResult", "energy_score", "prior_energy"]
+__all__ = ["Box", "Energy", "EnergyResult", "energy_score", "prior_energy"]
 
 from dataclasses import dataclass
 
@@ -16,6 +16,47 @@ from ..statistics import mean_stderr
 from ..streams import generator
 
 LAGS = 128  # with more samples than this, the pair term uses S times so many pairs: its noise is far below 1/sqrt(S)
+BULK = 2.5  # interquartile ranges on either side of the quartiles: four standard deviations of a normal law
+DRAWS = 128  # other truths that stand for the prior of a fiducial
+
+
+@dataclass(frozen=True)
+class Box:
+    r"""Where parameters usually are; its widths are units. All that is beyond is squeezed into a margin around it.
+
+    The mean of a score under a heavy-tailed prior is decided by a few fiducials, and so would be the question whether a
+    candidate knows more than the prior. The map is one to one, so a score of mapped points is as proper as before.
+
+    Arguments:
+        low: The lower bounds, with shape $(d,)$.
+        width: The widths, with shape $(d,)$.
+    """
+
+    low: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, scaling: Scaling) -> "Box":
+        r"""Returns the range of the task; without one, the bulk of the truths."""
+        if scaling.task is not None:
+            low, high = scaling.task
+        else:
+            low, high = np.quantile(scaling.truths, (0.25, 0.75), axis=0)
+            flat = high <= low  # most truths are the same there
+            reach = np.where(flat, 0.0, BULK * (high - low))
+            low = np.where(flat, scaling.truths.min(axis=0), low - reach)
+            high = np.where(flat, scaling.truths.max(axis=0), high + reach)
+        return cls(low, np.where(high > low, high - low, 1.0))
+
+    def holds(self, values: NDArray[np.float64]) -> bool:
+        r"""Whether all points $(*, d)$ are inside."""
+        return bool(((values >= self.low) & (values <= self.low + self.width)).all())
+
+    def squeeze(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        r"""Maps points $(*, d)$ into $(-1, 2)$; the box itself is $[0, 1]$."""
+        u = (values - self.low) / self.width
+        above, below = np.maximum(u - 1, 0.0), np.maximum(-u, 0.0)
+        return np.asarray(np.clip(u, 0.0, 1.0) + above / (1 + above) - below / (1 + below))
 
 
 @dataclass(frozen=True)
@@ -25,11 +66,13 @@ class EnergyResult:
     Arguments:
         per_fiducial: The score of each fiducial, with shape $(L,)$.
         normalize: The normalization that was used.
-        prior: The energy score of the prior for each fiducial (NaN where it cannot be had).
+        bounded: The score of each fiducial in a `Box`: what the skill is made of.
+        prior: The same for the prior (NaN where it cannot be had).
     """
 
     per_fiducial: NDArray[np.float64]
     normalize: str
+    bounded: NDArray[np.float64]
     prior: NDArray[np.float64]
 
     def __repr__(self) -> str:
@@ -47,25 +90,28 @@ class EnergyResult:
 
     @property
     def skill(self) -> float:
-        r"""$1 - ES / ES_\text{prior}$: 0 for the prior, 1 for a point mass at the truth."""
-        return float(1 - self.per_fiducial.mean() / self.prior.mean())
+        r"""$1 - ES / ES_\text{prior}$: 0 for the prior, 1 for a point mass at the truth.
+
+        It is found in a `Box`: a few far points must not decide whether a candidate is informative.
+        """
+        return float(1 - self.bounded.mean() / self.prior.mean())
 
     @property
     def skill_stderr(self) -> float:
         r"""The standard error of the skill (a ratio of paired means, by the delta method)."""
-        ratio = self.per_fiducial.mean() / self.prior.mean()
-        return mean_stderr((self.per_fiducial - ratio * self.prior) / self.prior.mean())[1]
+        ratio = self.bounded.mean() / self.prior.mean()
+        return mean_stderr((self.bounded - ratio * self.prior) / self.prior.mean())[1]
 
     @property
     def informative(self) -> bool:
         r"""Whether the candidate beats the prior by two standard errors."""
-        mean, stderr = mean_stderr(self.prior - self.per_fiducial)
+        mean, stderr = mean_stderr(self.prior - self.bounded)
         return bool(mean > 2 * stderr)
 
     @property
     def harmful(self) -> bool:
         r"""Whether the candidate is worse than the prior by four standard errors."""
-        mean, stderr = mean_stderr(self.prior - self.per_fiducial)
+        mean, stderr = mean_stderr(self.prior - self.bounded)
         return bool(mean < -4 * stderr)
 
 
@@ -104,36 +150,43 @@ def _lags(count: int, seed: int) -> NDArray[np.int64]:
     return np.sort(generator(seed, "energy lags").choice(lags, size=LAGS, replace=False))
 
 
-def _energies(truths: NDArray[np.float64], samples: Array, scale: Scale, seed: int, name: str) -> NDArray[np.float64]:
+def _energies(
+    truths: NDArray[np.float64], samples: Array, scale: Scale, box: Box, seed: int, name: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""The energy score of each fiducial, on the scale and in the box."""
     count = samples.shape[1]
     if count < 2:
         raise UsageError(f"{name} has a single sample per fiducial; the fair energy score needs two")
     lags = _lags(count, seed)
-    out = np.empty(len(truths))
+    out = np.empty((2, len(truths)))
     for l, truth in enumerate(truths):
         width = scale.rows(slice(l, l + 1))[1][0]
-        values = (as_host(samples[l]) - truth) / width
+        points = as_host(samples[l])
+        values = (points - truth) / width
         refuse_non_finite(values[None], name, l)
-        out[l] = _energy(values, lags)
-    return out
+        out[:, l] = _energy(values, lags)
+        if not (np.array_equal(width, box.width) and box.holds(points) and box.holds(truth)):
+            out[1, l] = _energy(box.squeeze(points) - box.squeeze(truth), lags)
+    return out[0], out[1]
 
 
-def prior_energy(truths: NDArray[np.float64], scale: Scale, most: int = 128) -> NDArray[np.float64]:
-    r"""Returns the energy score of the prior for each fiducial: the other truths are free draws from it.
+def prior_energy(truths: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
+    r"""Returns the energy score of the prior for each fiducial, in a box.
 
-    With many fiducials, each is compared with `most` others at fixed strides, which cover the set evenly.
+    The other truths are free draws from the prior; with many fiducials, each is compared with some of them.
     """
 
     count = len(truths)
     if count < 3:
         return np.full(count, np.nan)
-    strides = np.unique(np.linspace(1, count - 1, min(most, count - 1)).astype(int))
-    out = np.empty(count)
+    # In a random order: in the one that they came in, truths may repeat with the period of the strides.
+    order = generator(0, "draws of the prior").permutation(count)
+    strides = np.unique(np.linspace(1, count - 1, min(DRAWS, count - 1)).astype(int))
+    points = box.squeeze(truths)[order]
     lags = _lags(len(strides), 0)
-    for l, truth in enumerate(truths):
-        width = scale.rows(slice(l, l + 1))[1][0]
-        values = (truths[(l + strides) % count] - truth) / width
-        out[l] = _energy(values, lags)
+    out = np.empty(count)
+    for i, l in enumerate(order):
+        out[l] = _energy(points[(i + strides) % count] - points[i], lags)
     return out
 
 
@@ -165,9 +218,9 @@ def energy_score(
     """
 
     block = whole_block(truths, samples, seed=seed, bounds=bounds)
-    ruler = block.scale(normalize)
-    energies = _energies(block.truths, block.samples, ruler, seed, block.name)
-    return EnergyResult(energies, ruler.name, prior_energy(block.truths, ruler))
+    ruler, box = block.scale(normalize), Box.of(block.scaling)
+    energies, bounded = _energies(block.truths, block.samples, ruler, box, seed, block.name)
+    return EnergyResult(energies, ruler.name, bounded, prior_energy(block.truths, box))
 
 
 @dataclass(frozen=True)
@@ -177,20 +230,19 @@ class Energy:
     normalize: str = "auto"
 
     name = "energy"
-    version = 1
+    version = 2
 
     def observe(self, block: Block) -> Record:
+        box = Box.of(block.scaling)
         ruler = block.scale(self.normalize)
-        energies = _energies(block.truths, block.samples, ruler, block.seed, block.name)
-        return {"per_fiducial": energies, "low": ruler.low, "width": ruler.width}
+        energies, bounded = _energies(block.truths, block.samples, ruler, box, block.seed, block.name)
+        return {"per_fiducial": energies, "bounded": bounded}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        per_fiducial = np.concatenate([r["per_fiducial"] for r in records])
-        rows = [np.concatenate([r[key] for r in records]) for key in ("low", "width")]
-        if len(rows[0]) != len(per_fiducial):
-            rows = [row[:1] for row in rows]
-        prior = prior_energy(scaling.truths, Scale("", *rows))
-        result = EnergyResult(per_fiducial, scaling.resolve(self.normalize), prior)
+        per_fiducial, bounded = (np.concatenate([r[key] for r in records]) for key in ("per_fiducial", "bounded"))
+        name = scaling.resolve(self.normalize)
+        prior = prior_energy(scaling.truths, Box.of(scaling))
+        result = EnergyResult(per_fiducial, name, bounded, prior)
         note = f"smaller is better; normalize={result.normalize}"
         if len(per_fiducial) < 3:
             note += "; the skill needs at least 3 fiducials"
