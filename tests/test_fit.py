@@ -207,7 +207,7 @@ def test_the_table_of_methods_on_a_terminal(capsys):
     def standings(energies, method):
         rows = []
         for i, per_fiducial in enumerate(energies):
-            result = mb.metrics.energy.EnergyResult(per_fiducial, "none", np.full(len(per_fiducial), 2.0))
+            result = mb.metrics.energy.EnergyResult(per_fiducial, "none", per_fiducial, np.full(len(per_fiducial), 2.0))
             scores = {"energy": mb.Scores(score=result.score, per_fiducial=per_fiducial, result=result)}
             rows.append(Standing(f"{method}/{i}", scores=scores, method=method))
         return rows

@@ -9,8 +9,8 @@ import mira_bench as mb
 from mira_bench.cli import main
 from mira_bench.collect import collect_runs, compare
 from mira_bench.leaderboard import leaderboard
-from mira_bench.metric import Scores
 from mira_bench.methods import methods
+from mira_bench.metric import Scores
 from mira_bench.metrics.energy import Box, prior_energy
 from mira_bench.ranking import Standing, rank
 from mira_bench.scaling import Scaling
