@@ -1,9 +1,10 @@
 r"""Trust in the store: of what a run would reuse, one block of each kind is made anew and compared to the bit.
 
 An identity covers the code of the user, its settings and the versions of libraries, but not all that code may look
-at: files and environment variables that are read while it runs, the machine, a service. So a run that finds blocks of a
-task, a candidate or a metric makes one of them again, another one each time. If it comes out differently, nothing of
-that identity is reused: it gets a new generation in the store (see `Store.renew`), and the run says so.
+at while it runs. Of files, a block knows which ones were read for it, and their content. For the rest (environment
+variables, the machine, a service) a run that finds blocks of a task, a candidate or a metric makes one of them again,
+another one each time. If a file is another one now, or the block comes out differently, nothing of that identity is
+reused: it gets a new generation in the store (see `Store.renew`), and the run says so.
 
 A check takes at most `SHARE` of the time that the reused blocks took, or `FLOOR` seconds if that is more; a block that
 takes longer is checked now and then, with the probability that keeps to the share, and the run says when it was not.
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from .engines import Engine
 from .fiducials import Fiducials
 from .fit import PROBE, probe, reason_of
+from .reads import changed
 from .scaling import Scaling
 from .store import Header
 from .units import Plan, draw_fiducials, reference_samples, remake, simulate
@@ -149,27 +151,41 @@ def check_task(plan: Plan, reuse: Reuse) -> None:
         if not found:
             continue
         block = _chosen(found)
-        if block is None:
+        why = _edited(found.values())
+        if not why and block is None:
             reuse.doubt(_not_checked(kind, max(one.seconds for one in found.values())))
-        else:
+        elif not why and block is not None:
             stored = plan.store.get(plan.spec(kind, block, **more))
             if kind == "fiducials":
                 fresh = draw_fiducials(plan, block)
             else:
                 fresh = reference_samples(plan, block, simulate(plan, block)).to_arrays()
             difference = unlike(stored, fresh) if stored is not None else ""
-            if difference:
-                made = ago(found[block].made)
-                plan.renew("task")
-                reuse.found.clear()
-                reuse.checked.clear()
-                reuse.doubt(
-                    f"the store is not believed for task {plan.name!r}: block {block} of its {kind}, made {made}, "
-                    f"comes out differently ({difference}), so {WHY}; everything is made anew"
-                )
-                return
-            reuse.checked.append((kind, ""))
+            made = ago(found[block].made)
+            why = f"block {block} of its {kind}, made {made}, {_differs(difference)}" if difference else ""
+        if why:
+            plan.renew("task")
+            reuse.found.clear()
+            reuse.checked.clear()
+            reuse.doubt(f"the store is not believed for task {plan.name!r}: {why}; everything is made anew")
+            return
+        reuse.checked += [(kind, "")] if block is not None else []
         reuse.found[kind, ""] = (_count(plan, found, looked), min(one.made for one in found.values()))
+
+
+def _differs(difference: str) -> str:
+    return f"comes out differently ({difference}), so {WHY}"
+
+
+def _edited(headers: Iterable[Header]) -> str:
+    r"""Says which of the files that blocks were made of is another one now; nothing if none is."""
+    reads: dict[str, str] = {}
+    for header in headers:
+        for path, content in header.facts.get("reads", {}).items():
+            if reads.setdefault(path, content) != content:
+                return f"{path}, which it reads, was edited while blocks were made"
+    path = changed(reads)
+    return "" if path is None else f"{path}, which it reads, has changed"
 
 
 def _check_fit(plan: Plan, name: str) -> tuple[str, dict[str, str], str]:
@@ -190,17 +206,19 @@ def check_fits(plan: Plan, engine: Engine, reuse: Reuse, check: bool = True) -> 
     r"""Checks stored trainings, and renews the generation of those that would be others now."""
 
     found = {name: header for name in plan.trainings if (header := _fit_header(plan, name)) is not None}
-    results = _results(engine, _check_fit, [(plan, name) for name in found] if check else [])
+    edited = {name: why for name, header in found.items() if check and (why := _edited([header]))}
+    results = _results(engine, _check_fit, [(plan, name) for name in found if name not in edited] if check else [])
     differing = {name: differs | ({"": reason} if reason else {}) for name, differs, reason in results}
     for name, header in found.items():
-        if not differing.get(name):
+        if name not in edited and not differing.get(name):
             reuse.found[TRAINING, name] = (0, header.made)
             reuse.checked += [(TRAINING, name)] if name in differing else []
             continue
         plan.renew("fit", name)
+        why = edited.get(name) or f"a simulation or a sample of it {_differs(differing[name][''])}"
         reuse.doubt(
-            f"the store is not believed for the training of candidate {name!r}, made {ago(header.made)}: its first "
-            f"simulations or samples come out differently ({differing[name]['']}), so {WHY}; it is trained anew"
+            f"the store is not believed for the training of candidate {name!r}, made {ago(header.made)}: {why}; "
+            "it is trained anew"
         )
 
 
@@ -256,7 +274,12 @@ def check_candidates(
             specs = {b: _spec(plan, name, b, key, scaling) for b in looked}
             found[key] = {b: header for b, spec in specs.items() if (header := plan.store.look(spec)) is not None}
         stored[name] = found
-        if check:
+        why = _edited(header for kind in found.values() for header in kind.values()) if check else ""
+        if why:
+            stored[name] = {}
+            plan.renew("candidate", name)
+            reuse.doubt(f"the store is not believed for candidate {name!r}: {why}; its blocks are made anew")
+        elif check:
             units += [(plan, name, b, parts[b], scaling, keys) for b, keys in _blocks(name, found, reuse)]
     failures: dict[str, str] = {}
     differing: dict[str, dict[str, str]] = {}
@@ -271,8 +294,8 @@ def check_candidates(
         if "" in differs:
             plan.renew("candidate", name)
             reuse.doubt(
-                f"the store is not believed for candidate {name!r}: a stored block comes out differently "
-                f"({differs['']}), so {WHY}; its blocks are made anew"
+                f"the store is not believed for candidate {name!r}: a stored block {_differs(differs[''])}; its blocks "
+                "are made anew"
             )
             stored[name] = {}
             continue
@@ -280,8 +303,8 @@ def check_candidates(
             plan.renew("record", name, key)
             stored[name][key] = {}
             reuse.doubt(
-                f"the store is not believed for metric {key!r} of candidate {name!r}: a stored record comes out "
-                f"differently ({difference}), so {WHY}; its records are made anew"
+                f"the store is not believed for metric {key!r} of candidate {name!r}: a stored record "
+                f"{_differs(difference)}; its records are made anew"
             )
     for name, kinds in stored.items():
         whole = [kinds.get(key, {}) for key in plan.metrics]

@@ -28,6 +28,7 @@ from .candidate import Candidate, Draws
 from .engines import Engine
 from .errors import SimulationError, UsageError
 from .progress import Progress
+from .reads import listening
 from .streams import forked, generator
 
 if TYPE_CHECKING:
@@ -152,10 +153,11 @@ def _fit(
         # The name of the candidate is no part of the stream: all methods learn from the same simulations.
         rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
         candidate: Any = plan.candidates[name]
-        state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
+        with listening() as heard:
+            state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
         spent = time.perf_counter() - start
         if plan.store.root is not None:
-            plan.store.put(spec, state | probe(plan, name, state), spent)
+            plan.store.put(spec, state | probe(plan, name, state), spent, reads=heard.hashes())
         return name, state, "", spent
     except SimulationError as error:
         # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.

@@ -45,8 +45,10 @@ def is_library(module: str | None) -> bool:
     r"""Whether a module belongs to Python, to an installed package or to this one, and not to the user."""
 
     top = (module or "__main__").partition(".")[0]
+    if top in ("__main__", "__mp_main__"):  # also if Python was started with `-m` and a library
+        return False
     if top in sys.stdlib_module_names or top in ("mira_bench", "builtins"):
-        return top != "__main__"
+        return True
     file = getattr(sys.modules.get(module or ""), "__file__", None)
     if file is None:
         return False

@@ -28,7 +28,8 @@ Finder = Callable[[Prior, Sequence[str] | None], "Style"]
 PROBES = (5, 7)  # batches of two sizes: only a simulator that takes batches follows both
 PATIENCE = 10  # seconds to count the parameter vectors that a simulator cannot do
 GENERATORS = ("rng", "generator", "random_state")  # names of an argument that takes a generator, default or not
-COMPARED = (8, 256)  # how many parameter vectors are simulated in a batch and alone, to compare
+KEPT = 9  # parameter vectors of a batch of which some stay while the others change
+COMPARED = (8, 4096)  # how many parameter vectors are simulated in a batch and alone, to compare
 COMPARING = 1.0  # seconds that this may take
 COINCIDENCE = 1e-6  # a difference that chance gives so rarely is one
 
@@ -186,6 +187,8 @@ def _doubt(simulator: Callable[..., Any], style: Style, prior: Prior) -> str:
     first, second = (_call(simulator, style, y, generator(0, "probe", i)) for i in range(2))
     if (first == first[:1]).all() and (first != second).any():
         return "in a batch, the simulator gives all parameter vectors the same noise"
+    if _rowwise(simulator, style, prior):
+        return ""
     start = time.monotonic()
     alone = [_call(simulator, style, y[:1], generator(0, "probe"))]
     each = max(time.monotonic() - start, 1e-6)
@@ -202,6 +205,24 @@ def _doubt(simulator: Callable[..., Any], style: Style, prior: Prior) -> str:
     if _differ(y, flat(together, 1), flat(np.concatenate(alone), 1), np.array_equal(together, again)):
         return "the simulator gives other data for parameter vectors in a batch than for each alone"
     return ""
+
+
+def _rowwise(simulator: Callable[..., Any], style: Style, prior: Prior) -> bool:
+    r"""Whether the data of a parameter vector stay the same, with the same noise, when others in the batch change.
+
+    A simulator for which they do not may still be one for batches: how much noise it draws may depend on parameters.
+    """
+    try:
+        for trial in range(KEPT):
+            y, other = (prior.sample(KEPT, generator(0, "rows", trial, kind)) for kind in ("kept", "changed"))
+            kept = [0, trial, KEPT - 1]
+            other[kept] = y[kept]
+            first, second = (_call(simulator, style, values, generator(0, "rows", trial)) for values in (y, other))
+            if not np.array_equal(first[kept], second[kept], equal_nan=True):
+                return False
+    except Exception:  # a bad parameter vector is named when the task is run
+        return False
+    return True
 
 
 def _differ(y: NDArray, together: NDArray, alone: NDArray, exact: bool) -> bool:

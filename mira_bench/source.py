@@ -8,7 +8,7 @@ What identifies a file is its text, the texts of its helpers, and the content of
 was run, all as they were then. Workers run these texts, not the files, which may have been edited since.
 """
 
-__all__ = ["Source", "hash_file", "load_source"]
+__all__ = ["Source", "load_source"]
 
 import ast
 import builtins
@@ -19,21 +19,17 @@ import importlib.machinery
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from .errors import UsageError
+from .reads import changed, listening
 
 ROOM = "mira_bench_room_"  # the first letters of the packages that rooms are
 KEPT = 16  # sources that a worker keeps, so that it runs a file once and not for every unit
-# What libraries read for themselves is no data of the user.
-SYSTEM = tuple({sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/dev/", "/etc/", "/usr/"})
-CACHES = ("/__pycache__/", "/.cache/", "/.config/")
 
 
 @dataclass(frozen=True)
@@ -60,8 +56,9 @@ class Source:
         sha = hashlib.sha256()
         for name, text in sorted(self.texts.items()):
             sha.update(f"{name} {len(text)} ".encode() + text)
-        for content in sorted(self.reads.values()):
-            sha.update(content.encode())
+        folder = Path(self.path).resolve().parent
+        for name, content in sorted(self.reads.items()):
+            sha.update(f"{os.path.relpath(name, folder)} {content} ".encode())
         return sha.hexdigest()
 
     @property
@@ -102,10 +99,9 @@ def _restore(path: str, texts: Mapping[str, bytes], reads: Mapping[str, str], to
     r"""Runs in a worker what was run where the run was started."""
     if token not in _RESTORED:
         made = _run(path, path, texts)
-        now = {file: made.reads.get(file, hash_file(file)) for file in reads}
-        changed = next((file for file, content in reads.items() if now[file] != content), None)
-        if changed is not None:
-            raise UsageError(f"{changed}, which {path} reads, was edited while the run was under way: start it again")
+        other = changed(reads)
+        if other is not None:
+            raise UsageError(f"{other}, which {path} reads, was edited while the run was under way: start it again")
         if len(_RESTORED) >= KEPT:
             del _RESTORED[next(iter(_RESTORED))]
         _RESTORED[token] = Source(path, made.module, made.texts, made.reads, token)
@@ -116,30 +112,14 @@ def _run(path: str, what: str, texts: Mapping[str, bytes]) -> Source:
     file = Path(path).resolve()
     room = _Room(file.parent, texts)
     try:
-        with _listening() as opened:
+        with listening() as heard:
             module = importlib.import_module(f"{room.name}.{file.stem}")
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{what}: {path} fails with {type(error).__name__}: {error}") from error
     room.read_helpers()
-    reads = {name: content for name in sorted(opened) if (content := hash_file(name)) is not None}
-    return Source(path, module, dict(room.ran), reads)
-
-
-def hash_file(path: str) -> str | None:
-    r"""Returns the hash of a file's content; none if it cannot be read."""
-
-    try:
-        if not os.path.isfile(path):
-            return None
-        sha = hashlib.sha256()
-        with open(path, "rb") as file:
-            while part := file.read(2**22):
-                sha.update(part)
-    except OSError:
-        return None
-    return sha.hexdigest()
+    return Source(path, module, dict(room.ran), heard.hashes())
 
 
 class _Room:
@@ -248,31 +228,3 @@ class _Loader(importlib.abc.Loader):
         vars(module)["__builtins__"] = self.room.builtins
         code = compile(self.room.read(self.file), str(self.room.folder / self.file), "exec", dont_inherit=True)
         exec(code, vars(module))
-
-
-_ears = threading.local()
-
-
-def _hear(event: str, arguments: tuple[Any, ...]) -> None:
-    opened = getattr(_ears, "opened", None)
-    if event != "open" or opened is None:
-        return
-    path, mode = arguments[0], arguments[1]
-    if isinstance(path, str | bytes | os.PathLike) and (mode is None or not set(str(mode)) & set("wax+")):
-        name = os.path.abspath(os.fsdecode(path))
-        ours = name.endswith((".py", ".pyc", ".so")) or any(part in Path(name).as_posix() for part in CACHES)
-        if not ours and not name.startswith(SYSTEM):
-            opened.add(name)
-
-
-@contextmanager
-def _listening() -> Iterator[set[str]]:
-    r"""Collects the files that this thread opens to read. Libraries that open files below Python are not heard."""
-    if not getattr(_hear, "installed", False):
-        sys.addaudithook(_hear)
-        _hear.installed = True  # type: ignore[attr-defined]
-    before, _ears.opened = getattr(_ears, "opened", None), set()
-    try:
-        yield _ears.opened
-    finally:
-        _ears.opened = before

@@ -124,16 +124,14 @@ class Store:
             log.warning("store: %s is damaged (%s) and is made again", path, error)
             return None
 
-    def put(
-        self, spec: Mapping[str, Any], arrays: Mapping[str, NDArray], seconds: float = 0.0, **facts: str | int
-    ) -> None:
+    def put(self, spec: Mapping[str, Any], arrays: Mapping[str, NDArray], seconds: float = 0.0, **facts: Any) -> None:
         r"""Writes a block; nobody ever sees a part of it.
 
         Arguments:
             spec: All that determines the content.
             arrays: The content.
             seconds: How long it took to make it.
-            facts: What else to keep about it.
+            facts: What else to keep about it, as plain JSON: `reads`, the hashes of the files that it depends on.
         """
 
         if self.root is None:

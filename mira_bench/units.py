@@ -31,8 +31,9 @@ from .fiducials import Fiducials, refuse_bad_data
 from .fit import State, Training, reason_of
 from .identity import describe, digest, edited, is_library, take_fingerprint
 from .metric import MISSING, Block, Metric, Record
+from .reads import hash_file, listening
 from .scaling import Scaling
-from .source import Source, hash_file
+from .source import Source
 from .store import Store
 from .streams import forked, generator
 from .task import BLOCK, Task
@@ -42,7 +43,9 @@ log = logging.getLogger("mira_bench")
 PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
 FAILED = "failed: "  # the first word of a reason if a metric failed, and not just does not apply
 Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
-_BUILT: dict[tuple[str, str], Any] = {}  # the posteriors of the run that this process works for
+_BUILT: dict[
+    tuple[str, str], tuple[Any, dict[str, str]]
+] = {}  # posteriors of the run, and files that they were made of
 
 
 @dataclass(frozen=True)
@@ -248,8 +251,9 @@ def simulate(plan: Plan, block: int) -> Fiducials:
     stored = plan.store.get(spec)
     if stored is None:
         start = time.perf_counter()
-        stored = draw_fiducials(plan, block)
-        plan.store.put(spec, stored, time.perf_counter() - start)
+        with listening() as heard:
+            stored = draw_fiducials(plan, block)
+        plan.store.put(spec, stored, time.perf_counter() - start, reads=heard.hashes())
     return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
 
 
@@ -257,8 +261,8 @@ def _observations(fiducials: Fiducials) -> Array:
     return np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
 
 
-def _build(plan: Plan, name: str) -> Any:
-    r"""Returns a posterior. A process makes it once in a run."""
+def _build(plan: Plan, name: str) -> tuple[Any, dict[str, str]]:
+    r"""Returns a posterior, and the hashes of the files that it was made of. A process makes it once in a run."""
     if any(token != plan.token for token, _ in _BUILT):
         _BUILT.clear()
     if (plan.token, name) not in _BUILT:
@@ -266,12 +270,12 @@ def _build(plan: Plan, name: str) -> Any:
         if changed is not None:
             raise UsageError(f"{changed} was edited while the run was under way: start it again")
         candidate: Any = plan.candidates[name]
-        with forked(plan.seed, "build", plan.name, name):
+        with listening() as heard, forked(plan.seed, "build", plan.name, name):
             if name in plan.fits:
                 made = candidate.load(plan.task, plan.fits[name])
             else:
                 made = candidate.build(plan.task, generator(plan.seed, "build", plan.name, name))
-        _BUILT[plan.token, name] = made
+        _BUILT[plan.token, name] = made, heard.hashes()
     return _BUILT[plan.token, name]
 
 
@@ -289,15 +293,18 @@ def _draw(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: An
     return dataclasses.replace(draws, values=values)
 
 
-def _sample(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
+def _sample(
+    plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any, made_of: Mapping[str, str]
+) -> Draws:
     spec = plan.samples_spec(name, block)
     stored = plan.store.get(spec)
     if stored is not None:
         return Draws.from_arrays(stored)
     start = time.perf_counter()
-    draws = _draw(plan, name, block, fiducials, posterior)
+    with listening() as heard:
+        draws = _draw(plan, name, block, fiducials, posterior)
     if plan.keep_samples:
-        plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start)
+        plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes() | dict(made_of))
     return draws
 
 
@@ -320,8 +327,9 @@ def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
     if stored is not None:
         return Draws.from_arrays(stored)
     start = time.perf_counter()
-    draws = reference_samples(plan, block, fiducials)
-    plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start)
+    with listening() as heard:
+        draws = reference_samples(plan, block, fiducials)
+    plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes())
     return draws
 
 
@@ -423,14 +431,15 @@ def work(
                 outcomes[key] = stored
         missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
         if missing:
-            posterior = _build(plan, name)
-            draws = _sample(plan, name, block, fiducials, posterior)
-            fresh = observe(_block(plan, name, block, fiducials, scaling, posterior, draws), missing)
+            posterior, made_of = _build(plan, name)
+            with listening() as heard:
+                draws = _sample(plan, name, block, fiducials, posterior, made_of)
+                fresh = observe(_block(plan, name, block, fiducials, scaling, posterior, draws), missing)
             spent = time.perf_counter() - start
-            content = _content(draws)
+            content, reads = _content(draws), heard.hashes() | made_of
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
-                    plan.store.put(specs[key], outcome, spent, samples=content)
+                    plan.store.put(specs[key], outcome, spent, samples=content, reads=reads)
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0
     except Exception as error:
@@ -441,7 +450,7 @@ def remake(
     plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
 ) -> tuple[Draws, str, dict[str, Outcome]]:
     r"""Makes a block anew, whatever the store has: its samples, their hash, and what the given metrics see."""
-    posterior = _build(plan, name)
+    posterior, _ = _build(plan, name)
     draws = _draw(plan, name, block, fiducials, posterior)
     seen = _block(plan, name, block, fiducials, scaling, posterior, draws)
     outcomes = observe(seen, {key: plan.metrics[key] for key in keys})

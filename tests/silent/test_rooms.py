@@ -1,0 +1,105 @@
+r"""Files of two users in one process: each runs with its own helpers, wherever it runs."""
+
+import pandas as pd
+import pytest
+
+import mira_bench as mb
+from mira_bench.cli import main
+from mira_bench.inference.given import FileCandidate
+from mira_bench.simulator import task_from_file
+from mira_bench.source import load_source
+
+SIZE = {"fiducials": 40, "samples": 20, "metrics": ["mira", "energy"]}
+
+SIMULATOR = """\
+import numpy as np
+from utils import NOISE
+
+def prior(count, rng):
+    return rng.normal(size=(count, 2))
+
+def simulator(y, rng):
+    return y + NOISE * rng.normal(size=y.shape)
+"""
+
+# The helper is imported at once, through a package, and inside a function.
+CANDIDATE = """\
+import numpy as np
+from tools.gains import gain
+
+def build(task, rng):
+    def sample(x, count):
+        import utils
+        return gain() * x[:, None] + utils.WIDTH * np.random.normal(size=(len(x), count, 2))
+    return sample
+"""
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, noise, width, gain in (("a", 0.5, 0.4, 0.8), ("b", 1.0, 0.7, 0.5)):
+        there = tmp_path / name
+        (there / "tools").mkdir(parents=True)
+        (there / "sim.py").write_text(SIMULATOR)
+        (there / "mine.py").write_text(CANDIDATE)
+        (there / "utils.py").write_text(f"NOISE = {noise}\nWIDTH = {width}\n")
+        (there / "tools" / "__init__.py").write_text("")
+        (there / "tools" / "gains.py").write_text(
+            f"from . import numbers as own\n\ndef gain():\n    return own.GAIN * {gain}\n"
+        )
+        (there / "tools" / "numbers.py").write_text("GAIN = 1.0\n")
+    return tmp_path
+
+
+def scores(result, name):
+    rows = result.scores[result.scores.candidate == name]
+    return rows[["metric", "fiducial", "value"]].reset_index(drop=True)
+
+
+def run(candidates, task="a/sim.py", **settings):
+    made = {name: FileCandidate(file, "build") for name, file in candidates.items()}
+    return mb.run(task_from_file(task), made, **SIZE, **settings)
+
+
+BACKENDS = [{"workers": 1}, {"workers": 2}, {"workers": 2, "backend": "dask"}]
+
+
+@pytest.mark.parametrize("settings", BACKENDS, ids=["here", "loky", "dask"])
+def test_each_candidate_has_its_own_helpers(folders, settings):
+    alone = {name: scores(run({name: f"{name}/mine.py"}), name) for name in ("a", "b")}
+    assert not alone["a"]["value"].equals(alone["b"]["value"])
+    together = run({"a": "a/mine.py", "b": "b/mine.py"}, **settings)
+    for name, expected in alone.items():
+        pd.testing.assert_frame_equal(scores(together, name), expected, check_exact=True)
+
+
+@pytest.mark.parametrize("settings", BACKENDS[:2], ids=["here", "loky"])
+def test_each_task_has_its_own_helpers(folders, settings):
+    # One after the other in one process, and in workers that live on.
+    first = [run({"a": "a/mine.py"}, task, **settings) for task in ("a/sim.py", "b/sim.py", "a/sim.py")]
+    assert not first[0].scores["value"].equals(first[1].scores["value"])
+    pd.testing.assert_frame_equal(first[0].scores, first[2].scores, check_exact=True)
+    (folders / "c").mkdir()
+    text = SIMULATOR.replace("from utils import NOISE", "NOISE = 1.0")
+    (folders / "c" / "sim.py").write_text(text)
+    pd.testing.assert_frame_equal(run({"a": "a/mine.py"}, "c/sim.py").scores, first[1].scores, check_exact=True)
+
+
+def test_a_sweep_over_files(folders):
+    words = ["task=mine", "candidates=[a/mine.py:build]", "fiducials=40", "samples=20", "metrics=[mira,energy]"]
+    assert main(["-m", *words, "task.file=a/sim.py,b/sim.py", "hydra.sweep.dir=sweep", "store=store"]) == 0
+    for name in ("a", "b"):
+        assert main([*words, f"task.file={name}/sim.py", f"out=alone-{name}", "store=null"]) == 0
+        alone = pd.read_csv(folders / f"alone-{name}" / "ranking.csv")
+        swept = pd.read_csv(folders / "sweep" / f"task.file={name}-sim.py" / "ranking.csv")
+        pd.testing.assert_frame_equal(swept, alone, check_exact=True)
+
+
+def test_modules_of_others_are_left_alone(folders):
+    import sys
+
+    before = set(sys.modules)
+    load_source("a/mine.py", "test").find("build")
+    new = {name for name in set(sys.modules) - before if not name.startswith("mira_bench_room_")}
+    assert not {"utils", "tools", "mine"} & new
