@@ -231,10 +231,8 @@ def _check(
 ) -> tuple[str, dict[str, str], str]:
     r"""Makes a block of a candidate anew; returns what differs (its samples, or records by metric), or a failure."""
     try:
-        stored = {key: plan.store.get(plan.record_spec(name, block, key, scaling)) for key in keys}
-        before = [
-            h.facts.get("samples") for key in keys if (h := plan.store.look(_spec(plan, name, block, key, scaling)))
-        ]
+        stored = {key: plan.store.get(plan.record_spec(name, block, key)) for key in keys}
+        before = [h.facts.get("samples") for key in keys if (h := plan.store.look(_spec(plan, name, block, key)))]
         samples = plan.store.get(plan.samples_spec(name, block))
         draws, content, outcomes = remake(plan, name, block, fiducials, scaling, keys)
         if samples is not None and (difference := unlike(samples, draws.to_arrays())):
@@ -252,8 +250,8 @@ def _check(
         return name, {}, reason_of(error)
 
 
-def _spec(plan: Plan, name: str, block: int, key: str, scaling: Scaling) -> dict[str, Any]:
-    return plan.record_spec(name, block, key, scaling) if key else plan.samples_spec(name, block)
+def _spec(plan: Plan, name: str, block: int, key: str) -> dict[str, Any]:
+    return plan.record_spec(name, block, key) if key else plan.samples_spec(name, block)
 
 
 def check_candidates(
@@ -271,7 +269,7 @@ def check_candidates(
     for name in plan.candidates:
         found: dict[str, dict[int, Header]] = {}
         for key in ("", *plan.metrics):  # the first one is for kept samples
-            specs = {b: _spec(plan, name, b, key, scaling) for b in looked}
+            specs = {b: _spec(plan, name, b, key) for b in looked}
             found[key] = {b: header for b, spec in specs.items() if (header := plan.store.look(spec)) is not None}
         stored[name] = found
         why = _edited(header for kind in found.values() for header in kind.values()) if check else ""

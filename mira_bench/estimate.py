@@ -12,7 +12,7 @@ import numpy as np
 
 from .candidate import Candidate, Rehearsal
 from .errors import RunError
-from .metric import Block, Metric
+from .metric import Block, Context, Metric
 from .run import check_plan, make_plan, split
 from .scaling import Scaling, as_bounds
 from .streams import generator
@@ -77,6 +77,7 @@ def estimate(
     # Truths that were not simulated are stood in for: only the range of all of them matters here.
     truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
     scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
+    plan = plan.seen_in(Context(scaling))
     report("compiling or loading the kernels")
     _warm_up(plan, scaling)
     seconds: dict[str, float] = {}

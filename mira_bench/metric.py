@@ -1,10 +1,11 @@
 r"""The contract of a metric: observe blocks of fiducials one by one, then reduce what was seen to scores."""
 
-__all__ = ["MISSING", "Block", "Metric", "Record", "Scores", "whole_block"]
+__all__ = ["MISSING", "Block", "Context", "Metric", "Record", "Scores", "check_metric", "whole_block"]
 
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,18 +138,98 @@ MISSING = {
 }
 
 
-class Metric(Protocol):
-    r"""A metric of the runner. `version` is raised when its records change, so that old ones are not reused.
+@dataclass(frozen=True)
+class Context:
+    r"""The whole run, as far as what a metric sees in one block may depend on it.
 
-    A metric that cannot do without `x`, `reference`, `log_prob`, `log_evidence` or `diagnostics` names them in `needs`.
+    Arguments:
+        scaling: The truths of all fiducials, the task's range, and the range of all candidates' samples if it is asked
+            for.
+        x: The observations of all fiducials, with shape $(L, *data)$, or none.
     """
 
-    @property
-    def name(self) -> str: ...
+    scaling: Scaling
+    x: Array | None = None
 
     @property
-    def version(self) -> int: ...
+    def truths(self) -> NDArray[np.float64]:
+        r"""The truths of all fiducials, with shape $(L, d)$."""
+        return self.scaling.truths
 
-    def observe(self, block: Block) -> Record: ...
+    @property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        r"""The task's range, if it declares one."""
+        return self.scaling.task
 
-    def reduce(self, records: list[Record], scaling: Scaling) -> Scores: ...
+    @property
+    def everything(self) -> tuple[NDArray, ...]:
+        r"""All that the scale of a block can be made of."""
+        return (self.scaling.truths, *(self.scaling.pooled or ()))
+
+    def behind(self, normalize: str, centers: Any = None) -> tuple[NDArray, ...]:
+        r"""Returns what a scale and centers depend on beyond a block.
+
+        Under a scale that the task fixes, or that the block finds by itself, that is nothing, and a larger run extends
+        a smaller one.
+        """
+        by_truths = self.scaling.resolve(normalize) in ("others", "truths", "scalar", "pooled")
+        by_truths |= not isinstance(centers, str | None) or centers == "prior"
+        return self.everything if by_truths else ()
+
+
+class Metric(ABC):
+    r"""A metric: it looks at one block of fiducials after the other, and puts together what it saw.
+
+    This is all that the runner knows of a metric. A frozen dataclass is the natural way to write one: its fields are
+    its settings, and a part of its identity in the store, like its class and its `version`.
+
+    Attributes:
+        name: What it is called in tables and in the store.
+        version: Raised when its records change, so that old ones are not reused.
+        needs: What it cannot do without: `x`, `reference`, `log_prob`, `log_evidence` or `diagnostics` of a block.
+            Where that is missing, its row says so.
+        packages: Further packages whose versions decide its numbers.
+        normalize: The scale of distances that it asks a block for; see `mira_bench.scaling`.
+        independent: Whether its p-value takes fiducials for independent. Where they share samples it is left out.
+        column: The title of its score in the printed ranking, which has a column for it if there is one.
+    """
+
+    name: str = ""
+    version: int = 1
+    needs: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    normalize: str = "auto"
+    independent: bool = False
+    column: str = ""
+
+    @abstractmethod
+    def observe(self, block: Block) -> Record:
+        r"""Returns what is kept of a block: a few numbers for each fiducial, as arrays by name."""
+
+    @abstractmethod
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        r"""Puts the records of all blocks together, in their order."""
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        r"""Returns the arrays that a record depends on beyond its block, if any; the runner hashes them.
+
+        The safe answer is the default: the truths of the whole run. A metric that looks at its block alone says so by
+        returning nothing, and its records are then reused when a run grows.
+        """
+        return context.everything
+
+
+def check_metric(metric: Any, label: str) -> Metric:
+    r"""Returns a metric, or raises what is wrong with it."""
+
+    if not isinstance(metric, Metric):
+        raise UsageError(
+            f"metric {label!r} is a {type(metric).__name__}; a metric is an object of a class that is derived from "
+            "mira_bench.Metric, which says what it must have"
+        )
+    if not metric.name or not isinstance(metric.name, str):
+        raise UsageError(f"metric {label!r} has no name: its class needs name = {label!r}")
+    unknown = set(metric.needs) - set(MISSING)
+    if unknown:
+        raise UsageError(f"metric {label!r} needs {', '.join(sorted(unknown))}; blocks have {', '.join(MISSING)}")
+    return metric

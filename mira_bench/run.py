@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from joblib.externals.loky.process_executor import BrokenProcessPool
+from numpy.typing import NDArray
 
 from .arrays import as_truths
 from .canary import Reuse, check_candidates, check_fits, check_task
@@ -25,7 +26,7 @@ from .errors import UsageError
 from .fiducials import Fiducials
 from .fit import expand, fit_all, reason_of
 from .identity import describe
-from .metric import Block, Metric, Record, Scores
+from .metric import Block, Context, Metric, Record, Scores
 from .metrics import choose_metrics
 from .progress import Progress
 from .ranking import RANKINGS, Standing
@@ -39,12 +40,14 @@ log = logging.getLogger("mira_bench")
 
 
 @dataclass(frozen=True)
-class _Range:
+class _Range(Metric):
     r"""Keeps the range of the samples, which `normalize="pooled"` needs of all candidates before any score."""
 
     name = "range"
-    version = 1
     normalize = "none"
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
 
     def observe(self, block: Block) -> Record:
         low, high = sample_range(block.samples)
@@ -78,7 +81,7 @@ def standing(
                 log.error("metric %s failed for candidate %s: %s", key, name, reason_of(error))
                 scores[key] = Scores(note=f"{FAILED}{reason_of(error).splitlines()[0]}")
                 continue
-            if shared and getattr(metric, "independent", False):
+            if shared and metric.independent:
                 note = f"{scores[key].note}; no p-value: fiducials share a sample set"
                 scores[key] = dataclasses.replace(scores[key], pvalue=math.nan, note=note)
         else:
@@ -284,7 +287,8 @@ def run(
         for block in plan.blocks:
             parts.append(simulate(plan, block))
             bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
-        truths = as_truths(Fiducials.concatenate(parts).y[: plan.fiducials], f"y of task {plan.name!r}")
+        everything = Fiducials.concatenate(parts)[: plan.fiducials]
+        truths = as_truths(everything.y, f"y of task {plan.name!r}")
         scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
         check_fits(plan, engine, reuse, check)
         states, unfit, learning = fit_all(plan, engine, bars)
@@ -292,7 +296,8 @@ def run(
         plan = dataclasses.replace(plan, candidates=trained, fits=states)
         scaling = _with_pooled(plan, parts, scaling, engine, check)
         for metric in plan.metrics.values():
-            scaling.resolve(getattr(metric, "normalize", "auto"))
+            scaling.resolve(metric.normalize)
+        plan = plan.seen_in(Context(scaling, everything.x))
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
@@ -352,12 +357,13 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: E
 
     Controls are left out: showing them must not change the scores of the others.
     """
-    if all(getattr(m, "normalize", None) != "pooled" for m in plan.metrics.values()):
+    if all(metric.normalize != "pooled" for metric in plan.metrics.values()):
         return scaling
     ranges = _Range()
     ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
     known = dataclasses.replace(plan.identity, metrics={"range": describe(ranges)})
     first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked, identity=known)
+    first = first.seen_in(Context(scaling))
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
     outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
     low, high = scaling.truths.copy(), scaling.truths.copy()

@@ -29,8 +29,8 @@ from .candidate import Candidate, Draws
 from .errors import RunError, SimulationError, UsageError
 from .fiducials import Fiducials, refuse_bad_data
 from .fit import State, Training, reason_of
-from .identity import describe, digest, edited, is_library, take_fingerprint
-from .metric import MISSING, Block, Metric, Record
+from .identity import describe, digest, edited, take_fingerprint
+from .metric import MISSING, Block, Context, Metric, Record
 from .reads import hash_file, listening
 from .scaling import Scaling
 from .source import Source
@@ -130,6 +130,7 @@ class Plan:
     identity: Identity = field(default_factory=Identity)
     trainings: Mapping[str, Training] = field(default_factory=dict)
     fits: Mapping[str, State] = field(default_factory=dict)
+    behind: Mapping[str, str | None] = field(default_factory=dict)  # by metric: the hash of what records depend on
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     # Which blocks of each identity are believed; found in the store when they are first asked for.
     generations: dict[tuple[str, ...], str] = field(default_factory=dict)
@@ -200,23 +201,14 @@ class Plan:
     def fit_spec(self, name: str) -> dict[str, Any]:
         return self._fit(name) | {"kind": "fit"}
 
-    def record_spec(self, name: str, block: int, key: str, scaling: Scaling) -> dict[str, Any]:
+    def record_spec(self, name: str, block: int, key: str) -> dict[str, Any]:
         spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}
-        return spec | {"count": self.count(block), "ruler": self._ruler(self.metrics[key], scaling)}
+        return spec | {"count": self.count(block), "ruler": self.behind[key]}
 
-    def _ruler(self, metric: Metric, scaling: Scaling) -> str | None:
-        r"""The hash of what a record depends on beyond its block, if it does."""
-        # Under a scale that the task fixes, or that the block finds by itself, a larger run extends a smaller one. What
-        # a metric of the user looks at is not known unless it says so: `scaled`, or `normalize`.
-        normalize = scaling.resolve(getattr(metric, "normalize", "auto"))
-        if hasattr(metric, "normalize") or hasattr(metric, "scaled"):
-            by_truths = getattr(metric, "scaled", True) and normalize in ("others", "truths", "scalar", "pooled")
-        else:
-            by_truths = not is_library(type(getattr(metric, "metric", metric)).__module__)  # a view holds a metric
-        centers = getattr(metric, "centers", None)
-        by_truths |= not isinstance(centers, str | None) or centers == "prior"
-        by_truths |= metric.name in ("calibration", "energy") and scaling.task is None  # they need a common range
-        return digest(scaling.truths, *(scaling.pooled or ())) if by_truths else None
+    def seen_in(self, context: Context) -> "Plan":
+        r"""Returns the plan with the hashes of what records depend on beyond their blocks."""
+        found = {key: metric.depends_on(context) for key, metric in self.metrics.items()}
+        return dataclasses.replace(self, behind={key: digest(*some) if some else None for key, some in found.items()})
 
 
 def draw_fiducials(plan: Plan, block: int) -> dict[str, NDArray]:
@@ -338,7 +330,7 @@ def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
 
     outcomes: dict[str, Outcome] = {}
     for name, metric in metrics.items():
-        lacking = next((need for need in getattr(metric, "needs", ()) if getattr(block, need) is None), None)
+        lacking = next((need for need in metric.needs if getattr(block, need) is None), None)
         if lacking is not None:
             outcomes[name] = MISSING[lacking]
             continue
@@ -423,7 +415,7 @@ def work(
     r"""Samples and scores one candidate on one block; a failure is a reason, not an exception."""
     start = time.perf_counter()
     try:
-        specs = {key: plan.record_spec(name, block, key, scaling) for key in plan.metrics}
+        specs = {key: plan.record_spec(name, block, key) for key in plan.metrics}
         outcomes: dict[str, Outcome] = {}
         for key, spec in specs.items():
             stored = plan.store.get(spec)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from .arrays import as_host
 from .errors import UsageError
 from .inference.diagnostics import sort_groups
-from .metric import Block, Metric, Record, Scores
+from .metric import Block, Context, Metric, Record, Scores
 from .scaling import Scaling
 
 
@@ -72,7 +72,7 @@ class SortedGroups:
 
 
 @dataclass(frozen=True)
-class Viewed:
+class Viewed(Metric):
     r"""A metric that looks at a view.
 
     Arguments:
@@ -80,26 +80,18 @@ class Viewed:
         view: The view.
     """
 
-    metric: Any
+    metric: Metric
     view: Any
 
     def __post_init__(self) -> None:
-        if getattr(self.metric, "normalize", None) == "pooled":
+        if self.metric.normalize == "pooled":
             raise UsageError("normalize='pooled' is not possible on a view: the pooled range is that of all parameters")
+        # To the runner it is the metric itself.
+        for key in ("name", "version", "needs", "packages", "normalize", "independent"):
+            object.__setattr__(self, key, getattr(self.metric, key))
 
-    @property
-    def name(self) -> str:
-        return str(self.metric.name)
-
-    @property
-    def version(self) -> int:
-        return int(self.metric.version)
-
-    def __getattr__(self, key: str) -> Any:
-        # What the runner asks of a metric beside its duties: normalize, centers, needs, independent, ...
-        if key.startswith("__") or key in ("metric", "view"):
-            raise AttributeError(key)
-        return getattr(self.metric, key)
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return self.metric.depends_on(context)
 
     def _scaling(self, scaling: Scaling) -> Scaling:
         task = None if scaling.task is None else self.view.bounds(*scaling.task)
@@ -141,6 +133,6 @@ def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> d
         for key, metric in metrics.items():
             if name == "all":
                 out[key] = metric
-            elif not {"log_evidence", "diagnostics", "log_prob"} & set(getattr(metric, "needs", ())):
+            elif not {"log_evidence", "diagnostics", "log_prob"} & set(metric.needs):
                 out[f"{key}@{name}"] = Viewed(metric, known[name])
     return out

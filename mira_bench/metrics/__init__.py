@@ -38,7 +38,7 @@ __all__ = [
 from collections.abc import Mapping, Sequence
 
 from ..errors import UsageError
-from ..metric import Metric
+from ..metric import Metric, check_metric
 from .c2st import C2st, c2st
 from .calibration import Calibration
 from .convergence import Convergence
@@ -81,17 +81,30 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
 
 
 def choose_metrics(
-    metrics: Mapping[str, Metric] | Sequence[str] | None, regions: int = 100, normalize: str = "auto"
+    metrics: Mapping[str, Metric] | Sequence[str | Metric] | None, regions: int = 100, normalize: str = "auto"
 ) -> dict[str, Metric]:
-    r"""Returns the metrics that a user asks for: the default ones, some by name, or metrics of their own."""
+    r"""Returns the metrics that a user asks for.
 
-    if metrics is not None and len(metrics) == 0:
+    Arguments:
+        metrics: The default ones if none are given; names, and metrics of the user's own, in any mixture; or metrics by
+            the names that they shall have in tables.
+        regions: The number of regions of those that are given by name.
+        normalize: The scale of those that are given by name.
+    """
+
+    if metrics is not None and not isinstance(metrics, str | Metric) and len(metrics) == 0:
         raise UsageError("there are no metrics to compute: the list is empty")
     if isinstance(metrics, Mapping):
-        return dict(metrics)
+        return {str(name): check_metric(metric, str(name)) for name, metric in metrics.items()}
     known = all_metrics(regions, normalize)
-    names = list(DEFAULT) if metrics is None else [metrics] if isinstance(metrics, str) else list(metrics)
-    for name in names:
-        if name not in known:
-            raise UsageError(f"metric {name!r} does not exist; there are: {', '.join(known)}")
-    return {name: known[name] for name in names}
+    asked = DEFAULT if metrics is None else [metrics] if isinstance(metrics, str | Metric) else metrics
+    chosen: dict[str, Metric] = {}
+    for one in asked:
+        if isinstance(one, str) and one not in known:
+            raise UsageError(f"metric {one!r} does not exist; there are: {', '.join(known)}")
+        metric = known[one] if isinstance(one, str) else check_metric(one, getattr(one, "name", "") or repr(one))
+        label = one if isinstance(one, str) else metric.name
+        if label in chosen:
+            raise UsageError(f"there are two metrics {label!r}: give them names, as in {{'a': ..., 'b': ...}}")
+        chosen[label] = metric
+    return chosen

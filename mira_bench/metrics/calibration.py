@@ -3,6 +3,7 @@ r"""One calibration p-value per candidate: the largest deviation of many feature
 __all__ = ["Calibration", "CalibrationResult"]
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,7 +14,7 @@ from scipy import stats
 from ..arrays import as_host
 from ..centers import uniform_centers
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..players import WIDTHS, feature_names, marginal_axes, play, width_effects
 from ..scaling import Scaling
 from ..streams import generator
@@ -137,7 +138,7 @@ class CalibrationResult:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Metric):
     r"""The calibration test as a metric of the runner.
 
     Arguments:
@@ -152,7 +153,10 @@ class Calibration:
     replicates: int = 999
 
     name = "calibration"
-    version = 1
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        # Without a range of the task, trends are relative to all truths.
+        return context.everything if context.bounds is None else context.behind(self.normalize)
 
     def observe(self, block: Block) -> Record:
         if block.groups is not None:

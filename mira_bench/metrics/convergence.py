@@ -2,12 +2,13 @@ r"""Convergence: what a candidate's sampler says about itself. It is no score, b
 
 __all__ = ["Convergence", "ConvergenceResult"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..scaling import Scaling
 
 RHAT = 1.05  # above it, chains do not agree
@@ -37,7 +38,7 @@ class ConvergenceResult:
 
 
 @dataclass(frozen=True)
-class Convergence:
+class Convergence(Metric):
     r"""The largest R-hat of a candidate's posteriors, with the other diagnostics in the note.
 
     Arguments:
@@ -47,8 +48,10 @@ class Convergence:
     limit: float = RHAT
 
     name = "convergence"
-    version = 1
     needs = ("diagnostics",)
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
 
     def observe(self, block: Block) -> Record:
         assert block.diagnostics is not None

@@ -2,6 +2,7 @@ r"""The fair energy score: strictly proper, needs no reference posterior, and te
 
 __all__ = ["Box", "Energy", "EnergyResult", "energy_score", "prior_energy"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import Array, as_host, refuse_non_finite
 from ..errors import UsageError
-from ..metric import Block, Record, Scores, whole_block
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..scaling import Scale, Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
@@ -224,13 +225,17 @@ def energy_score(
 
 
 @dataclass(frozen=True)
-class Energy:
+class Energy(Metric):
     r"""The energy score as a metric of the runner; see `energy_score`."""
 
     normalize: str = "auto"
 
     name = "energy"
     version = 2
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        # Without a range of the task, the box is made of all truths.
+        return context.everything if context.bounds is None else context.behind(self.normalize)
 
     def observe(self, block: Block) -> Record:
         box = Box.of(block.scaling)

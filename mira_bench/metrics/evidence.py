@@ -3,6 +3,7 @@ r"""Evidence: the mean log Bayes factor of the candidate's model against the tru
 __all__ = ["Evidence", "EvidenceResult", "log_bayes_factor"]
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import as_array, as_host, refuse_non_finite
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..scaling import Scaling
 from ..statistics import mean_stderr
 
@@ -86,12 +87,14 @@ def log_bayes_factor(candidate: ArrayLike, true: ArrayLike) -> EvidenceResult:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Evidence(Metric):
     r"""The mean log Bayes factor as a metric of the runner. See `log_bayes_factor`."""
 
     name = "evidence"
-    version = 1
     needs = ("log_evidence",)
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
 
     def observe(self, block: Block) -> Record:
         assert block.log_evidence is not None

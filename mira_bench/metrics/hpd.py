@@ -2,6 +2,7 @@ r"""Expected coverage of highest-posterior-density regions, for candidates that 
 
 __all__ = ["Hpd", "HpdResult", "hpd_coverage"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import as_array, as_host
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..ranks import break_ties
 from ..scaling import Scaling
 from ..streams import fiducial_keys
@@ -86,15 +87,17 @@ def hpd_coverage(
 
 
 @dataclass(frozen=True)
-class Hpd:
+class Hpd(Metric):
     r"""The coverage of highest-density regions as a metric of the runner. See `hpd_coverage`.
 
     Its score is the largest deviation of the coverage.
     """
 
     name = "hpd"
-    version = 1
     needs = ("log_prob",)
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
 
     def observe(self, block: Block) -> Record:
         assert block.log_prob is not None

@@ -4,7 +4,7 @@ __all__ = ["Lc2st", "Lc2stResult", "lc2st"]
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from ..arrays import Array, as_array, as_host, as_pair, flat, refuse_non_finite
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
@@ -180,7 +180,7 @@ def lc2st(
 
 
 @dataclass(frozen=True)
-class Lc2st:
+class Lc2st(Metric):
     r"""L-C2ST as a metric of the runner; its score is the mean statistic. See `lc2st`."""
 
     fiducials: int = 4
@@ -189,12 +189,14 @@ class Lc2st:
     classifier: str = "mlp"
 
     name = "lc2st"
-    version = 1
     packages = ("sbi", "scikit-learn")
     needs = ("x",)
 
     def __post_init__(self) -> None:
         _check(self.fiducials, self.trials, self.most_samples, self.classifier)
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
 
     def observe(self, block: Block) -> Record:
         if block.groups is not None:

@@ -3,6 +3,7 @@ r"""The MIRA score (Sharief, Zeghal et al. 2026), averaged exactly over its refe
 __all__ = ["Mira", "MiraResult", "Theory", "mira", "theory"]
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,7 @@ from scipy import stats
 from ..centers import Centers, check_centers
 from ..distances import Distance, parse_distance
 from ..errors import UsageError
-from ..metric import Block, Record, Scores, whole_block
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..players import expected_score, play, region_score
 from ..ranks import available_threads, ball_ranks, sample_influence
 from ..scaling import EXCHANGEABLE, Scale, Scaling
@@ -255,7 +256,7 @@ def _shared_variance(terms: dict[Any, NDArray[np.float64]], labels: NDArray) -> 
 
 
 @dataclass(frozen=True)
-class Mira:
+class Mira(Metric):
     r"""MIRA as a metric of the runner; see `mira`.
 
     Arguments:
@@ -271,7 +272,6 @@ class Mira:
     test: bool = True
 
     name = "mira"
-    version = 1
 
     def __post_init__(self) -> None:
         if int(self.regions) < 1:
@@ -282,6 +282,9 @@ class Mira:
             raise UsageError(f"scale={self.scale!r} is not one of exact, reference")
         parse_distance(self.distance)
         check_centers(self.centers)
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return context.behind(self.normalize, self.centers)
 
     def ranks(self, block: Block, threads: int = 1) -> NDArray[np.int32]:
         r"""Returns the ball ranks of a block, with shape $(L, R)$."""

@@ -2,6 +2,7 @@ r"""Simulation-based calibration: the ranks of the truth in every dimension (Tal
 
 __all__ = ["Histogram", "Sbc", "SbcResult", "sbc"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from scipy import stats
 
 from ..arrays import Array, as_pair
 from ..errors import UsageError
-from ..metric import Block, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores
 from ..players import random_axes
 from ..ranks import marginal_ranks, projected_ranks
 from ..scaling import Scaling, as_bounds
@@ -182,7 +183,7 @@ def sbc(
 
 
 @dataclass(frozen=True)
-class Sbc:
+class Sbc(Metric):
     r"""SBC as a metric of the runner; its score is the worst dimension's D. See `sbc`."""
 
     marginals: bool = True
@@ -190,16 +191,14 @@ class Sbc:
     normalize: str = "auto"
 
     name = "sbc"
-    version = 1
     independent = True  # the p-value takes fiducials for independent
 
     def __post_init__(self) -> None:
         _check(self.marginals, self.projections)
 
-    @property
-    def scaled(self) -> bool:
-        r"""Whether the ranks depend on the scale: those of the marginals do not."""
-        return self.projections > 0
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        # The ranks of the marginals do not depend on the scale.
+        return context.behind(self.normalize) if self.projections else ()
 
     def observe(self, block: Block) -> Record:
         ranks = _ranks(

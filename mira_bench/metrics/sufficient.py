@@ -2,6 +2,7 @@ r"""The variant of MIRA in the paper's appendix, which looks only at the regions
 
 __all__ = ["Sufficient", "SufficientResult", "mira_sufficient"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..distances import parse_distance
 from ..errors import UsageError
-from ..metric import Block, Record, Scores, whole_block
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..players import expected_score, play_histogram
 from ..scaling import Scaling
 from ..statistics import mean_stderr
@@ -138,7 +139,7 @@ def mira_sufficient(
 
 
 @dataclass(frozen=True)
-class Sufficient:
+class Sufficient(Metric):
     r"""The sufficient variant as a metric of the runner; see `mira_sufficient`."""
 
     regions: int = 32
@@ -148,10 +149,12 @@ class Sufficient:
     replicates: int = 199
 
     name = "sufficient"
-    version = 1
 
     def __post_init__(self) -> None:
         self._mira  # noqa: B018 -- checks the settings
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return context.behind(self.normalize, self.centers)
 
     @property
     def _mira(self) -> Mira:

@@ -2,13 +2,14 @@ r"""TARP: expected coverage of balls around random points (Lemos et al. 2023), o
 
 __all__ = ["Tarp", "TarpResult", "tarp"]
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..metric import Block, Record, Scores, whole_block
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks import available_threads
 from ..scaling import Scaling
 from .coverage import Coverage
@@ -67,7 +68,7 @@ def tarp(
 
 
 @dataclass(frozen=True)
-class Tarp:
+class Tarp(Metric):
     r"""TARP as a metric of the runner; its score is the largest deviation of the coverage. See `tarp`."""
 
     regions: int = 100
@@ -76,11 +77,13 @@ class Tarp:
     centers: Any = "uniform"
 
     name = "tarp"
-    version = 1
     independent = True  # the p-value takes fiducials for independent
 
     def __post_init__(self) -> None:
         self._mira  # noqa: B018 -- checks the settings
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return context.behind(self.normalize, self.centers)
 
     @property
     def _mira(self) -> Mira:

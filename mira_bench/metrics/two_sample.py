@@ -14,8 +14,8 @@ A two-sample metric compares two sets of samples. A benchmark has two ways to of
 __all__ = ["TwoSample", "TwoSampleResult", "as_sets", "tail"]
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from scipy import stats
 
 from ..arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
 from ..errors import UsageError
-from ..metric import MISSING, Block, Record, Scores
+from ..metric import MISSING, Block, Context, Metric, Record, Scores
 from ..scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import fiducial_keys, generator, uniforms
@@ -93,7 +93,7 @@ def tail(score: float, null: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True)
-class TwoSample(ABC):
+class TwoSample(Metric):
     r"""The base of the two-sample metrics of the runner: a subclass only compares two sets.
 
     All numbers are settings, and none is measured while it runs: a second run gives the same bits.
@@ -114,15 +114,15 @@ class TwoSample(ABC):
     pairs: int = 1000
     normalize: str = "auto"
 
-    name = ""
-    version = 1
-
     def __post_init__(self) -> None:
         if self.against not in AGAINST:
             raise UsageError(f"against={self.against!r} is not one of {', '.join(AGAINST)}")
         for key in ("fiducials", "most_samples", "pairs"):
             if getattr(self, key) < 1:
                 raise UsageError(f"{key}={getattr(self, key)}: at least one is needed")
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return context.behind(self.normalize)
 
     @property
     def least(self) -> int:
