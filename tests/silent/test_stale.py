@@ -213,6 +213,7 @@ def test_a_simulator_that_was_taken_for_batched(folder):
         lambda y, rng: y + y.mean() + 0.1 * rng.normal(size=y.shape),
         lambda y, rng: y + y.std() * rng.normal(size=y.shape),
         lambda y, rng: y + rng.normal(size=2),
+        lambda y, rng: np.cumsum(y, axis=0) + 0.1 * rng.normal(size=y.shape),
     ],
 )
 def test_a_simulator_for_single_vectors_is_not_called_with_batches(simulator):
@@ -220,8 +221,19 @@ def test_a_simulator_for_single_vectors_is_not_called_with_batches(simulator):
         return rng.normal(size=(count, 2))
 
     assert not mb.Task.from_simulator(prior, simulator).style.batched
-    rowwise = mb.Task.from_simulator(prior, lambda y, rng: y + 0.5 * rng.normal(size=y.shape))
-    assert rowwise.style.batched
+
+
+@pytest.mark.parametrize(
+    "simulator",
+    [
+        lambda y, rng: y + 0.5 * rng.normal(size=y.shape),
+        lambda y, rng: rng.poisson(np.exp(y)),  # how much noise it draws depends on parameters
+        lambda y, rng: y[:, :1] + np.stack([rng.normal(size=len(y)) for _ in range(3)], axis=1),
+        lambda y: np.random.normal(y),
+    ],
+)
+def test_a_simulator_for_batches_is_called_with_batches(simulator):
+    assert mb.Task.from_simulator(lambda count, rng: rng.normal(size=(count, 2)), simulator).style.batched
 
 
 # What is defined in a script, a notebook or a heredoc has no file that could be read.
