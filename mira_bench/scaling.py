@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, is_device_tensor
+from .arrays import Array, as_array, as_host, is_device_tensor
 from .errors import UsageError
 
 EXCHANGEABLE = ("task", "others", "joint", "pooled", "none")
@@ -149,7 +149,7 @@ def as_bounds(bounds: Any, dim: int) -> tuple[NDArray[np.float64], NDArray[np.fl
     if bounds is None:
         return None
     try:
-        low, high = (np.broadcast_to(np.asarray(b, np.float64).ravel(), (dim,)) for b in bounds)
+        low, high = (np.broadcast_to(as_host(as_array(b, "bounds")).ravel(), (dim,)) for b in bounds)
     except ValueError as error:
         raise UsageError(f"bounds must be a pair (low, high) for {dim} dimensions: {error}") from error
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
