@@ -116,7 +116,7 @@ def _as_samples(values: Any, truths: NDArray[np.float64], event: tuple[int, ...]
             "axes, or pass layout='SLd'"
         )
     if shared:
-        values = shared_by(as_array(values, name), fiducials)
+        values = shared_by(as_array(values[:] if isinstance(values, OnDisk) else values, name), fiducials)
     check_samples(tuple(values.shape), fiducials, event, name)
     as_array(values[:0], name)  # refuses what is not made of real numbers, before the work begins
     if layout is None:
