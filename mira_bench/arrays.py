@@ -306,8 +306,9 @@ def meet_ties(truths: np.ndarray, samples: Array, precision: str | None = None) 
     r"""Returns truths $(L, d)$ and samples $(L, S, d)$ such that what is equal up to the coarser precision is equal.
 
     On a grid, a truth and a sample that are both 0.1 are a tie, which is broken at random. In single precision one of
-    them is 0.10000000149, and always above. So a truth moves by less than its rounding to the sample that it is rounded
-    to, and a sample to its truth if the truth is the one in single precision. What meets nothing stays as it is.
+    them is 0.10000000149, and always above. So a truth moves to the sample that it would be in single precision, and a
+    sample to its truth if the truth is the one in single precision. What meets nothing stays as it is. To samples in
+    half precision all truths are rounded.
 
     Arguments:
         truths: The truths, in double precision.
@@ -334,6 +335,8 @@ def meet_ties(truths: np.ndarray, samples: Array, precision: str | None = None) 
         dims = _is_single(samples, dims) if dims.any() else dims
     if not dims.any():
         return truths, samples
+    if precision != "float32":  # half precision: what is lost is no longer small, even where nothing is met
+        return np.where(np.isfinite(rounded), rounded, truths), samples
     met = np.zeros_like(moved)
     for rows in _chunks(samples):
         part, wanted = samples[rows], rounded[rows, None]

@@ -22,8 +22,8 @@ log = logging.getLogger("mira_bench")
 
 EXAMPLES = """\
 examples
-  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc
-  mira-bench score truths.csv npe=npe.parquet --names Om,s8 --bounds=-5,5
+  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc --names Om,s8
+  mira-bench score truths.csv npe=npe.parquet --bounds=-5,5
   mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
 """
 

@@ -107,7 +107,7 @@ def whole_block(
     truths, samples, bounds, x = inputs.values()
     given = as_array(samples, "samples")
     y, values = as_pair(truths, given)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
+    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y))
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")

@@ -275,7 +275,7 @@ def score(
     pooled = None
     if any(getattr(m, "normalize", None) == "pooled" for m in chosen.values()):
         pooled = _pooled(y, samples)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]), pooled=pooled)
+    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y), pooled=pooled)
     for metric in chosen.values():
         scaling.resolve(getattr(metric, "normalize", "auto"))
 
