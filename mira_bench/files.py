@@ -251,6 +251,19 @@ def _same_names(one: Content, other: Content) -> None:
         )
 
 
+def _same_units(contents: Sequence[Content]) -> None:
+    seen: dict[str, tuple[str, str]] = {}
+    for content in contents:
+        for name in content.names or ():
+            unit = content.units.get(name)
+            source, other = seen.setdefault(name, (content.source, unit)) if unit is not None else ("", unit)
+            if unit != other:
+                raise UsageError(
+                    f"{content.source} has {name} in {unit}, {source} in {other}: write both in one unit, for numbers "
+                    "are taken as they are"
+                )
+
+
 def _bounds_names(frame: Any, source: str) -> list[str] | None:
     r"""The names of the parameters in a table of bounds, if it has them: in a column or in the index."""
     import pandas as pd
@@ -373,6 +386,7 @@ class Files:
                     f"{content.source} and {named[0].source} have their parameters in different orders: "
                     "give the order by --names (task.names= in a Hydra run)"
                 )
+        _same_units([truths, *samples.values()])
         x = None
         if self.x is not None:
             observations = read_file(self.x, self.fiducial, sampled=False)  # its columns are data, by any name

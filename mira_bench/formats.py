@@ -10,7 +10,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,6 +48,7 @@ class Content:
         shuffled: Whether the file has its fiducials in another order than that of their labels.
         weights: What is called a weight in the file, and differs from sample to sample.
         equal_weights: What is called a weight in the file, and is always the same.
+        units: The units of parameters, where the file has them.
     """
 
     source: str
@@ -58,6 +59,7 @@ class Content:
     shuffled: bool = False
     weights: tuple[str, ...] = ()
     equal_weights: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -288,6 +290,7 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
     if not variables:
         raise UsageError(f"{source}: no variable of the group {group or '/'} has the dimension {along!r}")
     names: list[str] = []
+    units: dict[str, str] = {}
     columns: list[tuple[Any, int]] = []
     for v, values in variables.items():
         inner = [str(d) for d in values.dims if d not in lead]
@@ -297,6 +300,8 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
         for entry in np.ndindex(*sizes):
             where = ", ".join(str(at[d][i]) for d, i in zip(inner, entry, strict=True))
             names.append(f"{v}[{where}]" if inner else v)
+            if "units" in values.attrs:
+                units[names[-1]] = str(values.attrs["units"])
     fiducials = data.sizes[along]
     shape = (fiducials, *((data.sizes["chain"] * data.sizes["draw"],) if sampled else ()), len(names))
 
@@ -316,7 +321,7 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
     weights, equal = _weights((str(v), partial(getattr, data[v], "values")) for v in told)
     values = OnDisk(source, shape, dtype, read, first if sampled else None)
     return Content(
-        source, values, tuple(names), labels, stored=tuple(names), weights=weights, equal_weights=equal
+        source, values, tuple(names), labels, stored=tuple(names), weights=weights, equal_weights=equal, units=units
     )  # fmt: skip
 
 

@@ -147,6 +147,23 @@ def test_units_must_agree(arrays, quantity):
     assert mb.c2st(km(s[0]), km(s[1])).score == mb.c2st(s[0], s[1]).score
 
 
+def test_units_in_files_must_agree(arrays):
+    xarray = pytest.importorskip("xarray")
+    pytest.importorskip("h5netcdf")
+    y, s = arrays
+    chains = s.reshape(L, 1, S, 3).transpose(1, 2, 0, 3)
+    lead = ("chain", "draw", "fiducial")
+    truths = {n: ("fiducial", y[:, i], {"units": "km"}) for i, n in enumerate(NAMES)}
+    xarray.Dataset(truths).to_netcdf("truths.nc", engine="h5netcdf")
+    for unit in ("km", "m"):
+        made = {n: (lead, chains[..., i], {"units": unit if n == "s8" else "km"}) for i, n in enumerate(NAMES)}
+        xarray.Dataset(made).to_netcdf(f"{unit}.nc", group="posterior", engine="h5netcdf")
+    same(files("truths.nc", a="km.nc"), mb.score(y, {"a": s}, metrics=METRICS))
+    refused(["m.nc has s8 in m", "truths.nc in km", "one unit"], files, "truths.nc", a="m.nc")
+    np.save("truths.npy", y)
+    refused(["m.nc has s8 in m", "km.nc in km"], files, a="km.nc", b="m.nc", names=NAMES)
+
+
 # Layouts
 
 
