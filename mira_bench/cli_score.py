@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UsageError
-from .files import LAYOUTS, Files
+from .files import Files
+from .layouts import LAYOUTS
 from .metric import Metric
 from .metrics import choose_metrics
 from .ranking import RANKINGS
@@ -21,8 +22,8 @@ log = logging.getLogger("mira_bench")
 
 EXAMPLES = """\
 examples
-  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc
-  mira-bench score truths.csv npe=npe.parquet --names Om,s8 --bounds=-5,5
+  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc --names Om,s8
+  mira-bench score truths.csv npe=npe.parquet --bounds=-5,5
   mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
 """
 
@@ -39,12 +40,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("truths", help="the truths, (L, *event)")
     parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
     parser.add_argument("--x", metavar="FILE", help="the observations, for metrics that look at them")
-    parser.add_argument("--names", type=_words, metavar="A,B", help="the parameters to take, or what to call them")
+    parser.add_argument(
+        "--names", type=_words, metavar="A,B", help="the parameters to take, or what to call those of arrays"
+    )
     parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
     parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
     parser.add_argument("--normalize", default="auto", choices=NORMALIZATIONS, help="the scale of distances")
     parser.add_argument(
-        "--bounds", type=_bounds, metavar="LOW,HIGH", help="the prior box; or a file with a row low, high per parameter"
+        "--bounds",
+        type=_bounds,
+        metavar="LOW,HIGH",
+        help="the prior box; or a file with a row (name,) low, high per parameter",
     )
     parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
