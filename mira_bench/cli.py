@@ -195,7 +195,8 @@ def _hydra(arguments: Sequence[str]) -> int:
             return _run(cfg, out, task_name, overrides, fresh, tell)
 
         if sweeping and not cfg.dry:
-            return perform(work, Path(settings.runtime.output_dir), out, task_name, overrides)
+            store = None if cfg.store is None else Path(cfg.store)
+            return perform(work, Path(settings.runtime.output_dir), out, store, task_name, overrides)
         codes.append(FAILED)  # stands if the job dies
         codes[-1] = _guard(lambda: work(lambda fingerprint: None))
         return codes[-1]

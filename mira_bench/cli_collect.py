@@ -146,7 +146,7 @@ def _write(
     save(leaderboard_figure([(group.label, board) for group, board, _ in boards], lost), out / "leaderboard")
     if jobs:
         facts = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
-        pd.DataFrame(facts).drop(columns=["fingerprint", "pid"]).to_csv(out / "jobs.csv", index=False)
+        pd.DataFrame(facts).drop(columns=["fingerprint", "pid", "reads"]).to_csv(out / "jobs.csv", index=False)
 
 
 def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:

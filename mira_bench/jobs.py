@@ -49,6 +49,7 @@ class Job:
         pid: The process on it.
         code: The exit code.
         reason: Why it failed, if it did.
+        reads: The hashes of the user's files that its process read on the way, by path.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Job:
     pid: int = 0
     code: int | None = None
     reason: str = ""
+    reads: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ What identifies a file is its text, the texts of its helpers, and the content of
 was run, all as they were then. Workers run these texts, not the files, which may have been edited since.
 """
 
-__all__ = ["Source", "hash_file", "load_source"]
+__all__ = ["Source", "hash_file", "listening", "load_source"]
 
 import ast
 import builtins
@@ -116,7 +116,7 @@ def _run(path: str, what: str, texts: Mapping[str, bytes]) -> Source:
     file = Path(path).resolve()
     room = _Room(file.parent, texts)
     try:
-        with _listening() as opened:
+        with listening() as opened:
             module = importlib.import_module(f"{room.name}.{file.stem}")
     except UsageError:
         raise
@@ -266,7 +266,7 @@ def _hear(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 @contextmanager
-def _listening() -> Iterator[set[str]]:
+def listening() -> Iterator[set[str]]:
     r"""Collects the files that this thread opens to read. Libraries that open files below Python are not heard."""
     if not getattr(_hear, "installed", False):
         sys.addaudithook(_hear)

@@ -51,6 +51,7 @@ from .outputs import clear, clear_collected, read_facts
 from .overview import Overview
 from .progress import watched
 from .settings import prepare as prepare_run
+from .source import hash_file, listening
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -300,7 +301,29 @@ def _done(folder: Path, out: Path | None, job: Job) -> bool:
     before = read_job(folder)
     if before is None or before.status != "done" or not job.fingerprint or before.fingerprint != job.fingerprint:
         return False
+    if any(hash_file(path) != content for path, content in before.reads.items()):
+        return False
     return read_facts(out or folder).get("fingerprint") == job.fingerprint
+
+
+def _read_by_user(opened: Iterable[str], since: float, besides: Iterable[Path]) -> dict[str, str]:
+    r"""The hashes of the files that were read, but for ours and for those that were written meanwhile.
+
+    Arguments:
+        opened: The files.
+        since: When the job began.
+        besides: Folders that are ours.
+    """
+    ours = [path.resolve() for path in besides] + [Path(__file__).parent.resolve()]
+    ours += [ours[-1].parent / part for part in ("configs", "tasks")]  # of a checkout
+    found: dict[str, str] = {}
+    for name in sorted(opened):
+        path = Path(name).resolve()
+        if not path.is_file() or path.stat().st_mtime >= since or any(path.is_relative_to(one) for one in ours):
+            continue
+        content = hash_file(name)
+        found |= {name: content} if content is not None else {}
+    return found
 
 
 def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> int:
@@ -324,7 +347,12 @@ def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> 
 
 
 def perform(
-    work: Callable[[Callable[[str], None]], int], folder: Path, out: Path, task: str, overrides: Sequence[str]
+    work: Callable[[Callable[[str], None]], int],
+    folder: Path,
+    out: Path,
+    store: Path | None,
+    task: str,
+    overrides: Sequence[str],
 ) -> int:
     r"""Does a job of a sweep, records it in `job.json`, and keeps what it prints in `output.txt`.
 
@@ -334,11 +362,12 @@ def perform(
         work: Does it, tells the fingerprint of what it does as soon as that is known, and returns the exit code.
         folder: The folder of the job.
         out: The folder of its results.
+        store: The folder of the store, if there is one.
         task: The name of the task.
         overrides: The settings that make it.
     """
 
-    start = time.monotonic()
+    start, since = time.monotonic(), time.time()
     job = Job(folder.name, list(overrides), task, "", "running", host=socket.gethostname(), pid=os.getpid())
     clear(folder)  # a scheduler may have started it before
     job.save(folder)
@@ -361,6 +390,7 @@ def perform(
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(output),
         watched(tell),
+        listening() as opened,
     ):
         try:
             code = int(work(identify))
@@ -375,7 +405,8 @@ def perform(
             raise
     status = "done" if code == OK else "failed"
     seconds = round(time.monotonic() - start, 1)
-    replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason).save(folder)
+    reads = _read_by_user(opened, since, [folder.parent, out, *([] if store is None else [store])])
+    replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason, reads=reads).save(folder)
     return code
 
 
