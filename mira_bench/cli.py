@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,8 @@ Examples
 Keys that every task takes
   fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
   budget= (simulations to train on) seeds= (trainings of each network)
-  out= sweep= store= store.check= keep_samples= progress= dry=true (print the cost first), experiment=, and metric.<name>.<setting>=
+  out= sweep= store= store.check= keep_samples= progress= dry=true (print the cost first), experiment=,
+  and metric.<name>.<setting>=
 """
 
 
@@ -91,17 +92,38 @@ def _reference(arguments: Sequence[str]) -> int:
     return reference_verb(arguments)
 
 
-def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
+def _run(
+    cfg: "DictConfig", out: Path, task_name: str, overrides: Sequence[str], fresh: bool, tell: Callable[[str], None]
+) -> int:
+    r"""Does a run or a study.
+
+    Arguments:
+        cfg: The config.
+        out: The folder.
+        task_name: The name of the task.
+        overrides: What was given on the command line.
+        fresh: Whether the folder must be a new one.
+        tell: Is told the fingerprint of the run when it is known.
+    """
+    from .outputs import copy_code
     from .report.folder import conclude, logging_to, save_config
     from .run import run
     from .settings import arguments as arguments_of
+    from .settings import prepare
 
-    if "_target_" not in cfg.task:
-        arguments = arguments_of(cfg, task_name)  # before the folder: bad usage leaves nothing behind
-    with logging_to(out):
-        if "_target_" in cfg.task:
-            return _score_files(cfg, out, task_name)
+    prepared = prepare(cfg, task_name, overrides)  # before the folder: bad usage leaves nothing behind
+    tell(prepared.fingerprint)
+    if prepared.files is not None:
+        from .cli_score import score_files
+
+        cfg.out = out.as_posix()
+        of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by}
+        return score_files(prepared.files, prepared.metrics, out, cfg, **of_run, fresh=fresh, facts=prepared.facts)
+    arguments = prepared.arguments
+    with logging_to(out, fresh=fresh) as out:
+        cfg.out = out.as_posix()
         save_config(cfg, out)
+        facts = prepared.facts | {"copies": copy_code(out, prepared.code)}
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
         if hasattr(arguments["task"], "style"):
             print(f"The simulator of {task_name} takes {arguments['task'].style}.")
@@ -113,7 +135,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 
             from .study import study
 
-            runs = study(cfg, out, task_name, arguments_of)
+            runs, failures = study(cfg, out, task_name, arguments_of, facts)
             if cfg.paper is not None:
                 from omegaconf import OmegaConf
 
@@ -121,7 +143,7 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
 
                 section: Any = OmegaConf.to_container(cfg.paper, resolve=True)
                 compare(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
-            return OK
+            return FAILED if failures else OK
         result = run(
             **arguments,
             rank_by=cfg.rank_by,
@@ -130,17 +152,8 @@ def _run(cfg: "DictConfig", out: Path, task_name: str) -> int:
             check=cfg.check_store,
             progress=cfg.progress,
         )
-        conclude(result, out, task_name, time.perf_counter() - start)
+        conclude(result, out, task_name, time.perf_counter() - start, facts)
         return FAILED if result.failures else OK
-
-
-def _score_files(cfg: "DictConfig", out: Path, task_name: str) -> int:
-    r"""The Hydra form of the verb `score`: a task that has files in place of a model."""
-    from .cli_score import score_files
-    from .settings import files
-
-    score_files(*files(cfg, task_name), out, cfg, task=task_name, seed=cfg.seed, rank_by=cfg.rank_by)
-    return OK
 
 
 def _hydra(arguments: Sequence[str]) -> int:
@@ -148,9 +161,11 @@ def _hydra(arguments: Sequence[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
     from hydra.types import RunMode
+    from omegaconf import OmegaConf
 
     from .cli_dry import dry_run
     from .cli_keys import check, explain
+    from .jobs import key_of
     from .settings import check_files, settle
     from .sweep import Command, is_sweep, perform, prepare
 
@@ -164,18 +179,26 @@ def _hydra(arguments: Sequence[str]) -> int:
     def job(cfg: "DictConfig") -> int:
         settle(cfg)
         settings = HydraConfig.get()
-        task_name = settings.runtime.choices["task"]
-        swept = settings.mode == RunMode.MULTIRUN and not any(o.startswith("out=") for o in settings.overrides.task)
-        out = Path(settings.runtime.output_dir if swept else cfg.out)
+        task_name, overrides = settings.runtime.choices["task"], settings.overrides.task
+        sweeping = settings.mode == RunMode.MULTIRUN
+        named = any(key_of(override) == "out" for override in overrides)
+        out = Path(settings.runtime.output_dir if sweeping and not named else cfg.out)
+        # A name that comes from the clock stands for a folder of this run alone.
+        fresh = "${now:" in str(OmegaConf.to_container(OmegaConf.masked_copy(cfg, "out"))) and not (
+            sweeping and not named
+        )
 
-        def work() -> int:
-            check_files(cfg, task_name, settings.overrides.task)
-            return dry_run(cfg, task_name) if cfg.dry else _run(cfg, out, task_name)
+        def work(tell: Callable[[str], None]) -> int:
+            if cfg.dry:
+                check_files(cfg, task_name, overrides)
+                return dry_run(cfg, task_name)
+            return _run(cfg, out, task_name, overrides, fresh, tell)
 
-        if settings.mode == RunMode.MULTIRUN and not cfg.dry:
-            return perform(work, cfg, Path(settings.runtime.output_dir), task_name, settings.overrides.task)
+        if sweeping and not cfg.dry:
+            store = None if cfg.store is None else Path(cfg.store)
+            return perform(work, Path(settings.runtime.output_dir), out, store, task_name, overrides)
         codes.append(FAILED)  # stands if the job dies
-        codes[-1] = _guard(work)
+        codes[-1] = _guard(lambda: work(lambda fingerprint: None))
         return codes[-1]
 
     # Hydra would take normal(-5,1) for a function of its own.
@@ -215,9 +238,17 @@ def _guard(work: Any) -> int:
         return FAILED
 
 
+def _look_here() -> None:
+    r"""Puts the working directory on the path, where a user's modules are: `python -m` does it, a script does not."""
+    if not getattr(sys.flags, "safe_path", False) and os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     r"""Runs the command line and returns the exit code: 0, 1 if something failed, 2 for bad usage."""
 
+    if arguments is None:
+        _look_here()
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper}
     verbs |= {"reference": _reference, "collect": _collect, "run": _hydra}

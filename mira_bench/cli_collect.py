@@ -13,6 +13,7 @@ from .collect import Comparable, collect_jobs, collect_runs, compare, gaps, reru
 from .errors import RunError, UsageError
 from .jobs import Job
 from .leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
+from .outputs import clear_collected
 from .ranking import RANKINGS
 from .report.boards import leaderboard_figure
 from .report.figures import save
@@ -89,10 +90,12 @@ def main(arguments: Sequence[str]) -> int:
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     complete = _say_jobs(jobs)
+    out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results", "collected"))
     if not runs:
+        if jobs:
+            clear_collected(out)  # a leaderboard of before would be one of runs that are no more
         _say_reruns(reruns(asked.folders, jobs))
         raise (RunError if jobs else UsageError)(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
-    out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results", "collected"))
     groups = compare(runs, asked.by)
     boards = []
     for group in groups:
@@ -124,10 +127,11 @@ def _write(
     jobs: Sequence[Job],
     missing: Mapping[str, Sequence[tuple[str, str]]],
 ) -> None:
+    clear_collected(out)
+    whole = pd.concat([board for _, board, _ in boards], ignore_index=True)
+    whole.to_csv(out / "leaderboard.csv", index=False)  # first: it shows whose the others are
     table.to_csv(out / "table.csv", index=False)
     table.to_parquet(out / "table.parquet", index=False)
-    whole = pd.concat([board for _, board, _ in boards], ignore_index=True)
-    whole.to_csv(out / "leaderboard.csv", index=False)
     # A job that has no run is told below the last leaderboard of its task: its sizes are not known.
     last = {group.task: group.label for group, _, _ in boards}
     lost = {last.get(task, task): rows for task, rows in missing.items()}
@@ -142,21 +146,22 @@ def _write(
     save(leaderboard_figure([(group.label, board) for group, board, _ in boards], lost), out / "leaderboard")
     if jobs:
         facts = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
-        pd.DataFrame(facts).drop(columns=["fingerprint", "pid"]).to_csv(out / "jobs.csv", index=False)
+        pd.DataFrame(facts).drop(columns=["fingerprint", "pid", "reads"]).to_csv(out / "jobs.csv", index=False)
 
 
 def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:
     from rich import box
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=160)
     for group, board, note in boards:
         shown = display(board)
-        table = Table(title=group.label, caption=note, box=box.SIMPLE_HEAD)
+        table = Table(title=escape(group.label), caption=escape(note), box=box.SIMPLE_HEAD)
         for title in shown.columns:
             table.add_column(title, no_wrap=title in ("MIRA", "energy"))
         for row in shown.itertuples(index=False):
-            table.add_row(*map(str, row))
+            table.add_row(*(escape(str(cell)) for cell in row))
         screen.print(table)

@@ -26,7 +26,7 @@ def explain(error: Exception) -> str:
     r"""Returns what Hydra has against a config, with the keys that exist beside one that does not."""
     from hydra.errors import MissingConfigException
     from omegaconf import DictConfig
-    from omegaconf.errors import ConfigAttributeError, ConfigKeyError
+    from omegaconf.errors import ConfigAttributeError, ConfigKeyError, KeyValidationError
 
     if isinstance(error, MissingConfigException) and error.options:
         file = str(error.missing_cfg_file)
@@ -39,6 +39,9 @@ def explain(error: Exception) -> str:
         parent, _, key = path.rpartition(".")
         hint = _hint(key, known, f"{parent}.") if known else f"{parent!r} has no keys of its own"
         return f"there is no key {path!r}; {hint}"
+    if isinstance(cause, KeyValidationError):
+        what = str(error).splitlines()[0].removeprefix("Error merging override ")
+        return f"{what}: a key is no name but a value; put the name in quotes in a YAML file, or use another"
     return "\n".join(line.rstrip() for line in str(error).splitlines() if line.strip())
 
 

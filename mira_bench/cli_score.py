@@ -10,19 +10,22 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UsageError
-from .files import LAYOUTS, Files
+from .files import Files
+from .layouts import LAYOUTS
 from .metric import Metric
 from .metrics import choose_metrics
+from .outputs import check_folder
 from .ranking import RANKINGS
-from .report.folder import conclude, logging_to, save_config
+from .report.folder import conclude, held_log, logging_to, save_config
 from .scaling import NORMALIZATIONS
+from .settings import identify_files
 
 log = logging.getLogger("mira_bench")
 
 EXAMPLES = """\
 examples
-  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc
-  mira-bench score truths.csv npe=npe.parquet --names Om,s8 --bounds=-5,5
+  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc --names Om,s8
+  mira-bench score truths.csv npe=npe.parquet --bounds=-5,5
   mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
 """
 
@@ -39,12 +42,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("truths", help="the truths, (L, *event)")
     parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
     parser.add_argument("--x", metavar="FILE", help="the observations, for metrics that look at them")
-    parser.add_argument("--names", type=_words, metavar="A,B", help="the parameters to take, or what to call them")
+    parser.add_argument(
+        "--names", type=_words, metavar="A,B", help="the parameters to take, or what to call those of arrays"
+    )
     parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
     parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
     parser.add_argument("--normalize", default="auto", choices=NORMALIZATIONS, help="the scale of distances")
     parser.add_argument(
-        "--bounds", type=_bounds, metavar="LOW,HIGH", help="the prior box; or a file with a row low, high per parameter"
+        "--bounds",
+        type=_bounds,
+        metavar="LOW,HIGH",
+        help="the prior box; or a file with a row (name,) low, high per parameter",
     )
     parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
@@ -90,16 +98,63 @@ def _joined(arguments: Sequence[str]) -> list[str]:
     return words
 
 
-def score_files(
-    files: Files, metrics: Mapping[str, Metric], out: Path, settings: Any, *, task: str, seed: int, rank_by: str
-) -> None:
-    r"""Scores files and writes the folder, whose log is open already; a failure changes nothing but the log."""
+def _stamps(hashes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    stats = {path: Path(path).stat() for path in hashes if Path(path).exists()}
+    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
 
+
+def score_files(
+    files: Files,
+    metrics: Mapping[str, Metric],
+    out: Path,
+    settings: Any,
+    *,
+    task: str,
+    seed: int,
+    rank_by: str,
+    fresh: bool = False,
+    facts: Mapping[str, Any] | None = None,
+) -> int:
+    r"""Scores files, writes the folder and returns the exit code.
+
+    The folder is opened when there is something to put into it: what cannot be scored leaves it as it was, its log
+    included.
+
+    Arguments:
+        files: The files.
+        metrics: The metrics by name.
+        out: The folder.
+        settings: What `config.yaml` is to say.
+        task: The name of the task.
+        seed: The seed.
+        rank_by: The rule of the ranking.
+        fresh: Whether the folder must be a new one.
+        facts: What identifies the files, if that is known already; see `settings.Prepared.facts`.
+    """
+
+    check_folder(out)
     start = time.perf_counter()
-    log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
-    result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
-    save_config(settings, out)
-    conclude(result, out, task, time.perf_counter() - start)
+    if facts is None:
+        content, hashes = identify_files(files, metrics)
+        facts = {"identity": content, "files": hashes}
+    before = _stamps(facts["files"])
+    with held_log() as held:
+        log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
+        try:
+            result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
+        except UsageError:
+            raise
+        except Exception:
+            with logging_to(out, fresh=fresh, held=held):
+                raise
+    after = _stamps(facts["files"])
+    edited = next((path for path in before if before[path] != after.get(path)), None)
+    if edited is not None:
+        raise UsageError(f"{edited} was edited while it was scored: start again")
+    with logging_to(out, fresh=fresh, held=held) as folder:
+        save_config(settings, folder)
+        conclude(result, folder, task, time.perf_counter() - start, facts)
+    return 1 if result.failures else 0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -118,8 +173,15 @@ def main(arguments: Sequence[str]) -> int:
         thin=asked.thin,
     )
     out = asked.out or Path("results", "runs", "score", time.strftime("%Y-%m-%d_%H-%M-%S"))
-    with logging_to(out):
-        settings = vars(files) | {"normalize": asked.normalize, "regions": asked.regions, "seed": asked.seed}
-        settings |= {"rank_by": asked.rank_by, "metrics": list(metrics)}
-        score_files(files, metrics, out, settings, task="score", seed=asked.seed, rank_by=asked.rank_by)
-    return 0
+    settings = vars(files) | {"normalize": asked.normalize, "regions": asked.regions, "seed": asked.seed}
+    settings |= {"rank_by": asked.rank_by, "metrics": list(metrics)}
+    return score_files(
+        files,
+        metrics,
+        out,
+        settings,
+        task="score",
+        seed=asked.seed,
+        rank_by=asked.rank_by,
+        fresh=asked.out is None,
+    )

@@ -1,16 +1,22 @@
 r"""Reading many runs at once: which folders hold one, which are the same, and which can be compared.
 
-Runs are *comparable*, and share a leaderboard, if all is equal but their candidates and their seed: the task and its
-settings, the numbers of fiducials, samples and regions, the scale, the metrics' settings, the version of this package.
-A candidate on a leaderboard is a name with its settings, so the same name trained with two budgets is two of them.
+Runs are *comparable*, and share a leaderboard, if all is equal but their candidates and their seed: the content of the
+task, the numbers of fiducials, samples and regions, the scale, the metrics' settings, the version of this package. A
+candidate on a leaderboard is a name with its content, so the same name trained with two budgets is two of them. Content
+is known by hashes, of code and files, not by paths: an edited simulator is another one, a copy of it is not.
+
+A run that belongs to a job of a sweep counts if the job went to its end. Of runs with the same identity, the newest one
+counts.
 """
 
 __all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "compare", "gaps", "reruns", "tidy"]
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +24,11 @@ from typing import Any
 import pandas as pd
 
 from .errors import UsageError
-from .jobs import EXECUTION, JOB, SWEEP, Job, commands, expected_jobs, lasting, read_job
+from .jobs import EXECUTION, JOB, SWEEP, Job, commands, expected_contents, expected_jobs, key_of, lasting, read_job
+from .outputs import FACTS, read_facts
+from .report.tables import read_table
+
+FAILED = 1  # the exit code of a run in which a candidate failed
 
 log = logging.getLogger("mira_bench")
 
@@ -90,21 +100,67 @@ class Collected:
         return str(self.facts["versions"]["mira_bench"])
 
     @cached_property
+    def finished(self) -> float:
+        r"""When it ended, in seconds; for runs that do not say it, when the file was written."""
+        try:
+            return datetime.fromisoformat(self.facts["finished"]).timestamp()
+        except (KeyError, TypeError, ValueError):
+            return (self.folder / FACTS).stat().st_mtime
+
+    @cached_property
+    def hashes(self) -> dict[str, str]:
+        r"""The hashes of its task, candidates and metrics, if it has them: content identifies, not where it lies.
+
+        A run that says that nothing is known of its content is like no other, but for its copies.
+        """
+        told = self.facts.get("identity")
+        if told is None:
+            return {}
+        return {str(key): str(one) for key, one in told.items()} or {"task": self._short(self.facts)}
+
+    @staticmethod
+    def _short(thing: Any) -> str:
+        return hashlib.sha256(json.dumps(thing, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+    @cached_property
     def identity(self) -> str:
         r"""What determines the result: two folders with the same one are the same run."""
-        kept = {key: value for key, value in self.config.items() if key not in EXECUTION}
-        return json.dumps([self.task, self.seed, self.version, kept], sort_keys=True, default=str)
+        named = ("task", "candidates", "candidate", *COMPARED_FILES) if self.hashes else ()
+        kept = {key: value for key, value in self.config.items() if key not in (*EXECUTION, *named)}
+        return json.dumps([self.task, self.seed, self.version, self.hashes, kept], sort_keys=True, default=str)
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        r"""The settings by which people tell runs apart that cannot be compared, flat."""
+        config = self.config
+        kept = {key: config[key] for key in (*COMPARED, *COMPARED_FILES) if key in config}
+        task = config.get("task") or {}
+        kept["task"] = task["model"] if "model" in task else {k: v for k, v in task.items() if k != "candidates"}
+        return flatten(kept | {"version": self.version})
 
     @cached_property
     def compared(self) -> dict[str, Any]:
         r"""What must be equal for a comparison, flat."""
         config = self.config
-        kept = {key: config[key] for key in (*COMPARED, *COMPARED_FILES) if key in config}
-        task = config.get("task") or {}
-        kept["task"] = task["model"] if "model" in task else {k: v for k, v in task.items() if k != "candidates"}
-        if "pooled" in flatten({key: config.get(key) for key in ("normalize", "metric")}).values():
-            kept["candidates"] = config.get("candidates")  # their samples make the common scale
-        return flatten(kept | {"version": self.version})
+        pooled = "pooled" in flatten({key: config.get(key) for key in ("normalize", "metric")}).values()
+        if not self.hashes:
+            # Their samples make the common scale.
+            return self.told | ({"candidates": config.get("candidates")} if pooled else {})
+        kept = {key: config[key] for key in COMPARED if key in config}
+        kept |= {"content": self.hashes["task"], "version": self.version}
+        if pooled:
+            kept["candidates"] = {name: self.content(name) for name in self._ranked}
+        return flatten(kept)
+
+    @cached_property
+    def _ranked(self) -> list[str]:
+        return self.ranking.loc[self.ranking["role"] == "candidate", "candidate"].tolist()
+
+    def content(self, candidate: str) -> str:
+        r"""Returns what tells a candidate from another one of the same name."""
+        if not self.hashes:
+            return self._short(self.settings(candidate))
+        return self.hashes.get(f"candidate:{candidate}", self.hashes["task"])
 
     @cached_property
     def extra(self) -> dict[str, Any]:
@@ -143,15 +199,27 @@ def _read(folder: Path) -> Collected | str:
 
     try:
         config: Any = OmegaConf.to_container(OmegaConf.load(folder / "config.yaml"))
-        facts = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))
-        summary, ranking = pd.read_csv(folder / "summary.csv"), pd.read_csv(folder / "ranking.csv")
+        facts = json.loads((folder / FACTS).read_text(encoding="utf-8"))
+        summary, ranking = read_table(folder / "summary.csv"), read_table(folder / "ranking.csv")
         run = Collected(folder, config, facts, summary, ranking, read_job(folder))
-        _ = run.task, run.seed, run.version
+        _ = run.task, run.seed, run.version, run.identity, run.compared
+        if run.job is not None and (why := _doubt(run.job, facts)):
+            return why
     except FileNotFoundError as error:
         return f"{error.filename} is missing"
     except Exception as error:  # a damaged file must not hide the good ones
         return f"{type(error).__name__}: {' '.join(str(error).split())}"
     return run
+
+
+def _doubt(job: Job, facts: Mapping[str, Any]) -> str:
+    r"""Why what is in the folder of a job is not its result; nothing if it is."""
+    # A run in which a candidate failed went to its end: the others have their scores.
+    if job.status != "done" and not (job.status == "failed" and job.code == FAILED):
+        return f"its job is {job.status}" if job.status != "failed" else "its job failed"
+    if "fingerprint" in facts and facts["fingerprint"] != job.fingerprint:
+        return "what it holds was not made by its job"
+    return ""
 
 
 def collect_runs(folders: Sequence[Path]) -> tuple[list[Collected], list[str]]:
@@ -168,11 +236,13 @@ def collect_runs(folders: Sequence[Path]) -> tuple[list[Collected], list[str]]:
             if isinstance(run, str):
                 notes.append(f"{path.parent} is left out: {run}")
             elif run.identity in runs:
-                twice += runs[run.identity].folder.resolve() != run.folder.resolve()
+                other = runs[run.identity]
+                twice += other.folder.resolve() != run.folder.resolve()
+                runs[run.identity] = run if run.finished > other.finished else other
             else:
                 runs[run.identity] = run
     if twice:
-        notes.append(f"{twice} folder(s) hold a run that another one holds too; each run counts once")
+        notes.append(f"{twice} folder(s) hold a run that another one holds too; each run counts once, the newest")
     commits = {str((run.facts.get("git") or {}).get("commit", ""))[:10] for run in runs.values()} - {""}
     if len(commits) > 1:
         notes.append(f"the runs were made by different commits of the code: {', '.join(sorted(commits))}")
@@ -182,23 +252,33 @@ def collect_runs(folders: Sequence[Path]) -> tuple[list[Collected], list[str]]:
 RANK = ("done", "running", "failed", "interrupted", "missing")
 
 
+def _read_job(folder: Path) -> Job | None:
+    r"""Reads a job, which is not done if its results are gone."""
+    job = read_job(folder)
+    elsewhere = job is not None and any(key_of(override) == "out" for override in job.overrides)
+    if job is None or job.status != "done" or elsewhere or read_facts(folder):
+        return job
+    return replace(job, status="missing", reason="it was done, and its results are gone")
+
+
 def collect_jobs(folders: Sequence[Path]) -> list[Job]:
     r"""Returns all jobs that the sweeps below folders expect or have, each once, at its best."""
 
     found: list[Job] = []
     for root in folders:
         for path in sorted(root.rglob(SWEEP)):
+            contents = expected_contents(path.parent)
             for name, overrides in expected_jobs(path.parent).items():
-                found.append(read_job(path.parent / name) or Job(name, overrides))
+                there = _read_job(path.parent / name)
+                found.append(there or Job(name, overrides, fingerprint=contents.get(name, "")))
         for path in sorted(root.rglob(JOB)):
-            job = read_job(path.parent)
+            job = _read_job(path.parent)
             if job is not None:
                 found.append(job)
     best: dict[tuple[str, ...], Job] = {}
     for job in found:
-        key = tuple(lasting(job.overrides))
-        if key not in best or RANK.index(job.status) < RANK.index(best[key].status):
-            best[key] = job
+        if job.key not in best or RANK.index(job.status) < RANK.index(best[job.key].status):
+            best[job.key] = job
     return list(best.values())
 
 
@@ -222,10 +302,10 @@ def gaps(jobs: Sequence[Job], runs: Sequence[Collected]) -> dict[str, list[tuple
     A run in which a candidate failed is a run: the leaderboard has a row for the candidate.
     """
 
-    have = {tuple(lasting(run.job.overrides)) for run in runs if run.job is not None}
+    have = {run.job.key for run in runs if run.job is not None}
     found: dict[str, dict[tuple[str, str], list[str]]] = {}
     for job in jobs:
-        if job.status == "done" or tuple(lasting(job.overrides)) in have:
+        if job.status == "done" or job.key in have:
             continue
         given = dict(override.split("=", 1) for override in job.overrides if "=" in override)
         task = job.task or given.get("task", "gaussian")
@@ -256,20 +336,50 @@ class Comparable:
         return self.runs[0].task
 
     def entries(self) -> dict[tuple[str, str], list[Collected]]:
-        r"""Returns the runs of each candidate and its settings that vary, e.g. `("npe", "budget=1000")`."""
-        whose: dict[str, list[tuple[Collected, dict[str, Any]]]] = {}
-        for run in self.runs:
-            for name in run.ranking["candidate"]:
-                whose.setdefault(str(name), []).append((run, run.settings(str(name))))
+        r"""Returns the runs of each candidate and its settings that vary, e.g. `("npe", "budget=1000")`.
+
+        The newest run of a seed comes first. What has the same name and another content is another candidate: where the
+        settings do not tell them apart, a hash does.
+        """
+        whose: dict[str, dict[str, list[Collected]]] = {}
+        for run in sorted(self.runs, key=lambda run: (run.seed, -run.finished)):
+            for name, role in zip(run.ranking["candidate"], run.ranking["role"], strict=True):
+                content = run.content(name) if role == "candidate" else role  # controls depend on the task alone
+                whose.setdefault(name, {}).setdefault(content, []).append(run)
         entries: dict[tuple[str, str], list[Collected]] = {}
         for name, found in whose.items():
-            keys = _varying([settings for _, settings in found])
-            if any(run.ranking.set_index("candidate").loc[name, "role"] != "candidate" for run, _ in found):
-                keys = []  # controls depend on the task alone
-            for run, settings in found:
-                label = _words({key: settings[key] for key in keys if key in settings})
-                entries.setdefault((name, label), []).append(run)
+            shared = [_common([run.settings(name) for run in members]) for members in found.values()]
+            labels = _labels(shared, list(found))
+            entries |= {(name, label): members for label, members in zip(labels, found.values(), strict=True)}
         return entries
+
+
+def _common(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    r"""What all of several flat mappings say."""
+    return {key: value for key, value in parts[0].items() if all(p.get(key, ...) == value for p in parts)}
+
+
+def _labels(parts: Sequence[Mapping[str, Any]], contents: Sequence[str], brief: bool = False) -> list[str]:
+    r"""Names things by the settings in which they differ, and by their content where that is not enough.
+
+    Arguments:
+        parts: The settings of each, flat.
+        contents: What each is known by.
+        brief: Whether settings of metrics are left out if the others tell enough: they follow root keys.
+    """
+    if len(parts) == 1:
+        return [""]
+    keys = _varying(parts)
+    plain = [key for key in keys if not key.startswith("metric.")]
+
+    def words(chosen: Sequence[str]) -> list[str]:
+        return [_words({key: part[key] for key in chosen if key in part}) for part in parts]
+
+    labels = words(plain) if brief and len(set(words(plain))) == len(parts) else words(keys)
+    if len(set(labels)) < len(parts):
+        hashes = [f"content={content[:8]}" for content in contents]
+        labels = [", ".join(filter(None, pair)) for pair in zip(labels, hashes, strict=True)]
+    return labels
 
 
 def _select(config: Mapping[str, Any], key: str) -> Any:
@@ -294,24 +404,39 @@ def compare(runs: Sequence[Collected], by: Sequence[str] = ()) -> list[Comparabl
     for key in by:
         if all(_select(run.config, key) is None for run in runs):
             raise UsageError(f"--by {key}: no run has such a key in its config")
-    groups: dict[str, tuple[dict[str, Any], list[Collected]]] = {}
+    groups: dict[str, list[Collected]] = {}
     for run in runs:
         compared = run.compared | {key: _select(run.config, key) for key in by}
-        text = json.dumps([run.task, compared], sort_keys=True, default=str)
-        groups.setdefault(text, (compared, []))[1].append(run)
-    tasks: dict[str, list[tuple[dict[str, Any], list[Collected]]]] = {}
-    for compared, members in groups.values():
-        tasks.setdefault(members[0].task, []).append((compared, members))
+        groups.setdefault(json.dumps([run.task, compared], sort_keys=True, default=str), []).append(run)
+    tasks: dict[str, list[list[Collected]]] = {}
+    for members in (part for group in groups.values() for part in _by_metrics(group)):
+        tasks.setdefault(members[0].task, []).append(members)
     found = []
     for task, siblings in tasks.items():
-        keys = _varying([compared for compared, _ in siblings])
-        # The settings of metrics follow root keys such as `regions`: those are named alone if they tell enough.
-        plain = [key for key in keys if not key.startswith("metric.")]
-        keys = plain if len({_words({k: c.get(k) for k in plain}) for c, _ in siblings}) == len(siblings) else keys
-        for compared, members in siblings:
-            told = _words({key: compared.get(key) for key in keys})
+        shared = [
+            _common([run.told | {key: _select(run.config, key) for key in by} for run in members])
+            for members in siblings
+        ]
+        contents = [members[0].hashes.get("task", "") for members in siblings]
+        if len(set(contents)) < len(siblings):
+            contents = [Collected._short([run.hashes for run in members]) for members in siblings]
+        for told, members in zip(_labels(shared, contents, brief=True), siblings, strict=True):
             found.append(Comparable(f"{task} ({told})" if told else task, members))
     return found
+
+
+def _by_metrics(runs: Sequence[Collected]) -> list[list[Collected]]:
+    r"""Separates runs that have a metric of one name and another content: somebody edited it."""
+    seen: dict[str, set[str]] = {}
+    for run in runs:
+        for key, one in run.hashes.items():
+            if key.startswith("metric:"):
+                seen.setdefault(key, set()).add(one)
+    edited = [key for key, contents in seen.items() if len(contents) > 1]
+    parts: dict[tuple[str | None, ...], list[Collected]] = {}
+    for run in runs:
+        parts.setdefault(tuple(run.hashes.get(key) for key in edited), []).append(run)
+    return list(parts.values())
 
 
 def tidy(groups: Sequence[Comparable]) -> pd.DataFrame:
@@ -329,7 +454,7 @@ def tidy(groups: Sequence[Comparable]) -> pd.DataFrame:
             front = {"leaderboard": group.label, "task": run.task, "seed": run.seed}
             front |= {key: run.config.get(key) for key in ("fiducials", "samples")}
             front |= {key: _plain(_select(run.config, key)) for key in sorted(swept)}
-            settings = [labels[str(name), id(run)] for name in run.summary["candidate"]]
+            settings = [labels[name, id(run)] for name in run.summary["candidate"]]
             part = run.summary.drop(columns="task").assign(settings=settings)
             for i, (key, value) in enumerate(front.items()):
                 part.insert(i, key, value)

@@ -23,7 +23,7 @@ def draw(posterior: Any, x: Array, samples: int, *, seed: int = 0) -> NDArray[np
 
     Arguments:
         posterior: A posterior of sbi; something with `sample(x, count, rng)`, as candidates of mira_bench build; or a
-            function of `(x, count)` that returns `count` samples for each of the observations.
+            function of `(x, count)` that returns `count` samples for each of the observations, $(L, S, *event)$.
         x: The observations, with shape $(L, *data)$.
         samples: The number of samples per observation $S$.
         seed: The seed.
@@ -54,7 +54,33 @@ def draw(posterior: Any, x: Array, samples: int, *, seed: int = 0) -> NDArray[np
                 f"({len(part)}, {samples}, *event) is needed"
             )
         parts.append(values)
+    if all(len(values) == samples > 1 for values in parts) and not _is_sbi(posterior):
+        _refuse_swapped(posterior, x, int(samples), seed)
     return np.concatenate(parts)
+
+
+def _refuse_swapped(posterior: Any, x: Array, count: int, seed: int) -> None:
+    r"""Raises a sentence if a posterior gives samples first, where all blocks have as many observations as samples.
+
+    It is asked once more, for other numbers of both, after all that counts was drawn: a random state that it keeps by
+    itself moves on for nobody.
+    """
+    few, wanted = x[:2], 3
+    try:
+        with forked(seed, "draw", "layout"):
+            values = _draw(posterior, few, wanted, generator(seed, "draw layout"))
+        shape = tuple(np.shape(as_array(values, "the posterior's samples")))
+    except Exception as error:
+        raise UsageError(
+            f"the posterior gave ({count}, {count}, *event) for {count} observations, and whether samples or "
+            f"observations come first cannot be seen, for it fails with {len(few)} observations and {wanted} samples "
+            f"({type(error).__name__}: {error}): ask for another number of samples"
+        ) from error
+    if shape[:1] != (len(few),):
+        raise UsageError(
+            f"the posterior gave samples of shape {shape} for {len(few)} observations and {wanted} samples; "
+            f"({len(few)}, {wanted}, *event) is needed: swap its axes"
+        )
 
 
 def _draw(posterior: Any, x: Array, count: int, rng: np.random.Generator) -> Array:
@@ -63,9 +89,15 @@ def _draw(posterior: Any, x: Array, count: int, rng: np.random.Generator) -> Arr
         if not callable(posterior):
             raise UsageError(f"{type(posterior).__name__} has no sample(), and it is not a function of (x, count)")
         return posterior(x, count)
-    if hasattr(posterior, "sample_batched") or "sample_shape" in inspect.signature(sample).parameters:
-        return _draw_sbi(posterior, x, count)
-    return sample(x, count, rng)
+    return _draw_sbi(posterior, x, count) if _is_sbi(posterior) else sample(x, count, rng)
+
+
+def _is_sbi(posterior: Any) -> bool:
+    r"""Whether a posterior has the signatures of sbi, whose layout is known."""
+    sample = getattr(posterior, "sample", None)
+    if sample is None:
+        return False
+    return hasattr(posterior, "sample_batched") or "sample_shape" in inspect.signature(sample).parameters
 
 
 def _draw_sbi(posterior: Any, x: Array, count: int) -> Array:

@@ -6,10 +6,12 @@ Nothing that is read can run code: pickles are refused. Libraries are imported w
 __all__ = ["TABLES", "Content", "read_file", "read_frame", "split_source"]
 
 import importlib
+import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +24,15 @@ from .errors import UsageError
 if TYPE_CHECKING:
     import pandas as pd
 
+log = logging.getLogger("mira_bench")
+
 FIDUCIAL_NAMES = ("fiducial", "observation", "obs_id")
 TABLES = (".csv", ".parquet")
 FORMATS = (".npy", ".npz", *TABLES, ".pt", ".pth", ".safetensors", ".h5", ".hdf5", ".nc")
 KEYED = re.compile(r"(?P<path>.+?\.(?:npz|pth?|safetensors|h5|hdf5|nc)):(?P<key>.+)", re.S)
+UNNAMED = re.compile(r"|Unnamed: \d+(\.\d+)?")  # what pandas calls a column without a name, such as its own index
+INDEX_NAMES = ("index", "level_0", "__index_level_0__")
+WEIGHT = re.compile(r"(?P<log>(log|ln)_?)?((importance|sample|posterior)_?)?(weights?|wts?|w)", re.I)
 
 
 @dataclass(frozen=True)
@@ -37,12 +44,22 @@ class Content:
         values: Something with `shape`, `dtype` and slices over the first axis.
         names: The names of the parameters, if the file has them.
         labels: The label of each fiducial along the first axis, if the file has them.
+        stored: The names of the parameters in the file, before some of them were taken.
+        shuffled: Whether the file has its fiducials in another order than that of their labels.
+        weights: What is called a weight in the file, and differs from sample to sample.
+        equal_weights: What is called a weight in the file, and is always the same.
+        units: The units of parameters, where the file has them.
     """
 
     source: str
     values: Any
     names: tuple[str, ...] | None = None
     labels: NDArray | None = None
+    stored: tuple[str, ...] = ()
+    shuffled: bool = False
+    weights: tuple[str, ...] = ()
+    equal_weights: tuple[str, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -76,18 +93,40 @@ def _pick(found: Mapping[str, Any], key: str | None, source: str, what: str) -> 
     return found[key]
 
 
-def _npy(path: Path, key: str | None, source: str) -> Array:
+def _weights(found: Iterable[tuple[str, Callable[[], Any]]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    r"""Returns the names of weights among named arrays: those that differ from sample to sample, and the others."""
+    unequal: list[str] = []
+    equal: list[str] = []
+    for name, read in found:
+        match = WEIGHT.fullmatch(name.rpartition("/")[2])
+        if match is None:
+            continue
+        values = np.asarray(read(), np.float64)
+        if values.size == 0 or (match["log"] is None and (values < 0).any()):
+            continue  # a parameter of that name, such as the dark energy's equation of state
+        (equal if (values == values.flat[0]).all() else unequal).append(name)
+    return tuple(unequal), tuple(equal)
+
+
+def _beside(values: Array, others: Mapping[str, Any], read: Callable[[Any], Any]) -> tuple[Array, tuple[str, ...]]:
+    r"""Adds the weights, one for each of the samples, that a file has beside the array."""
+    named = ((name, read(item)) for name, item in others.items() if WEIGHT.fullmatch(name.rpartition("/")[2]))
+    fitting = [(name, array) for name, array in named if math.prod(array.shape) == math.prod(values.shape[:2])]
+    return values, _weights((name, partial(np.asarray, array)) for name, array in fitting)[0]
+
+
+def _npy(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
     # Without np.load, which would look for a pickle in a file that is not an array.
-    return np.lib.format.open_memmap(path, mode="r")
+    return np.lib.format.open_memmap(path, mode="r"), ()
 
 
-def _npz(path: Path, key: str | None, source: str) -> Array:
+def _npz(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
     with np.load(path, allow_pickle=False) as archive:
         name = _pick({name: name for name in archive.files}, key, source, "arrays")
-        return archive[name]
+        return _beside(archive[name], {n: n for n in archive.files if n != name}, archive.__getitem__)
 
 
-def _pt(path: Path, key: str | None, source: str) -> Array:
+def _pt(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
     import torch
 
     settings: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
@@ -99,25 +138,33 @@ def _pt(path: Path, key: str | None, source: str) -> Array:
         loaded = {"tensor": loaded}
     if not isinstance(loaded, dict):
         raise UsageError(f"{source} holds a {type(loaded).__name__}; a tensor or a dict of tensors is needed")
-    return _pick({str(k): v for k, v in loaded.items() if isinstance(v, torch.Tensor)}, key, source, "tensors")
+    found = {str(k): v for k, v in loaded.items() if isinstance(v, torch.Tensor)}
+    picked = _pick(found, key, source, "tensors")
+    return _beside(picked, {n: v for n, v in found.items() if v is not picked}, lambda v: v.double().numpy())
 
 
-def _safetensors(path: Path, key: str | None, source: str) -> Array:
+def _safetensors(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
     safetensors = _needs("safetensors", source, "safetensors")
     # The tensors are views of a map of the file, which they keep alive.
     with safetensors.safe_open(path, framework="pt") as file:
-        return file.get_tensor(_pick({name: name for name in file.keys()}, key, source, "tensors"))  # noqa: SIM118
+        names = list(file.keys())
+        name = _pick({name: name for name in names}, key, source, "tensors")
+        others = {n: n for n in names if n != name}
+        return _beside(file.get_tensor(name), others, lambda n: file.get_tensor(n).double().numpy())
 
 
-def _hdf5(path: Path, key: str | None, source: str) -> Array:
+def _hdf5(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
     h5py = _needs("h5py", source, "h5py")
     file = h5py.File(path, "r")  # stays open as long as its datasets are in use
     found: dict[str, Any] = {}
     file.visititems(lambda name, item: found.update({name: item}) if isinstance(item, h5py.Dataset) else None)
-    return _pick(found, None if key is None else key.strip("/"), source, "datasets")
+    picked = _pick(found, None if key is None else key.strip("/"), source, "datasets")
+    group = picked.name.rpartition("/")[0]
+    others = {n: item for n, item in found.items() if item != picked and item.name.rpartition("/")[0] == group}
+    return _beside(picked, others, lambda item: item[()])
 
 
-ARRAYS: dict[str, Callable[[Path, str | None, str], Array]] = {
+ARRAYS: dict[str, Callable[[Path, str | None, str], tuple[Array, tuple[str, ...]]]] = {
     ".npy": _npy, ".npz": _npz, ".pt": _pt, ".pth": _pt, ".safetensors": _safetensors, ".h5": _hdf5, ".hdf5": _hdf5,
 }  # fmt: skip
 
@@ -148,11 +195,32 @@ def read_frame(path: Path, source: str) -> "pd.DataFrame":
     return frame
 
 
-def _table(path: Path, source: str, fiducial: str | None, sampled: bool) -> Content:
+def _without_index(frame: Any, source: str, names: Sequence[str] | None, fiducial: str | None) -> Any:
+    r"""Leaves out the index that pandas writes in front of a table, which is no parameter."""
+    for column in frame.columns:
+        if column == fiducial or (names is not None and column in names):
+            continue
+        unnamed = UNNAMED.fullmatch(column) is not None
+        if not unnamed and column not in INDEX_NAMES:
+            continue
+        counts = np.array_equal(frame[column].to_numpy(), np.arange(len(frame)))
+        if unnamed and counts:
+            log.info("%s: its column without a name counts the rows, and is left out", source)
+            frame = frame.drop(columns=column)
+        elif names is None and (unnamed or counts):
+            what = "a column without a name" if unnamed else f"a column {column!r} that counts the rows"
+            raise UsageError(
+                f"{source} has {what}, which may be an index or a parameter: write the table without it "
+                "(index=False in pandas), name it, or select the parameters by --names (task.names= in a Hydra run)"
+            )
+    return frame
+
+
+def _table(path: Path, source: str, fiducial: str | None, sampled: bool, names: Sequence[str] | None) -> Content:
     r"""Reads the long form: a row per fiducial and sample."""
     import pandas as pd
 
-    frame = read_frame(path, source)
+    frame = _without_index(read_frame(path, source), source, names, fiducial)
     keys = [_fiducial_name(list(frame.columns), fiducial, source, "column")]
     if sampled:
         if "sample" not in frame.columns:
@@ -174,14 +242,17 @@ def _table(path: Path, source: str, fiducial: str | None, sampled: bool) -> Cont
     if twice.any():
         row = frame[keys][twice].iloc[0]
         raise UsageError(f"{source} has two rows for {', '.join(f'{k} {row[k]}' for k in keys)}")
+    weights, equal = _weights((name, frame[name].to_numpy) for name in parameters)
+    told: dict[str, Any] = {"stored": tuple(parameters), "weights": weights, "equal_weights": equal}
     if not sampled:
-        return Content(source, frame[parameters].to_numpy(np.float64), tuple(parameters), frame[keys[0]].to_numpy())
+        values = frame[parameters].to_numpy(np.float64)
+        return Content(source, values, tuple(parameters), frame[keys[0]].to_numpy(), **told)
     frame = frame.sort_values(keys, kind="stable")
     labels, counts = np.unique(frame[keys[0]].to_numpy(), return_counts=True)
     if counts.min() < counts.max():
         _name_the_missing(frame, keys, source)
     values = frame[parameters].to_numpy(np.float64).reshape(len(labels), counts[0], len(parameters))
-    return Content(source, values, tuple(parameters), labels)
+    return Content(source, values, tuple(parameters), labels, **told)
 
 
 def _name_the_missing(frame: Any, keys: list[str], source: str) -> None:
@@ -219,6 +290,7 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
     if not variables:
         raise UsageError(f"{source}: no variable of the group {group or '/'} has the dimension {along!r}")
     names: list[str] = []
+    units: dict[str, str] = {}
     columns: list[tuple[Any, int]] = []
     for v, values in variables.items():
         inner = [str(d) for d in values.dims if d not in lead]
@@ -228,6 +300,8 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
         for entry in np.ndindex(*sizes):
             where = ", ".join(str(at[d][i]) for d, i in zip(inner, entry, strict=True))
             names.append(f"{v}[{where}]" if inner else v)
+            if "units" in values.attrs:
+                units[names[-1]] = str(values.attrs["units"])
     fiducials = data.sizes[along]
     shape = (fiducials, *((data.sizes["chain"] * data.sizes["draw"],) if sampled else ()), len(names))
 
@@ -236,22 +310,33 @@ def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, samp
         parts = [c.isel({along: rows}).values.reshape(count, *shape[1:-1], width) for c, width in columns]
         return np.concatenate(parts, axis=-1)
 
+    def first(rows: slice) -> NDArray:
+        one = {along: rows, "chain": slice(1), "draw": slice(1)}
+        count = len(range(*rows.indices(fiducials)))
+        return np.concatenate([c.isel(one).values.reshape(count, 1, width) for c, width in columns], axis=-1)
+
     dtype = np.result_type(*(c.dtype for c, _ in columns))
     labels = data[name].values if name in data.coords else None
-    return Content(source, OnDisk(source, shape, dtype, read), tuple(names), labels)
+    told = [v for v in data.variables if set(lead[-1:]) <= set(data[v].dims)]  # for each sample, or each fiducial
+    weights, equal = _weights((str(v), partial(getattr, data[v], "values")) for v in told)
+    values = OnDisk(source, shape, dtype, read, first if sampled else None)
+    return Content(
+        source, values, tuple(names), labels, stored=tuple(names), weights=weights, equal_weights=equal, units=units
+    )  # fmt: skip
 
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def read_file(source: str, fiducial: str | None, sampled: bool) -> Content:
+def read_file(source: str, fiducial: str | None, sampled: bool, names: Sequence[str] | None = None) -> Content:
     r"""Opens a file of any format.
 
     Arguments:
         source: The file, or `file:key`.
         fiducial: The column or dimension of the fiducials; by default `fiducial`, `observation` or `obs_id`.
         sampled: Whether the file holds samples, or one entry per fiducial.
+        names: The parameters that will be taken, if the user says which.
     """
 
     from pickle import UnpicklingError
@@ -260,10 +345,11 @@ def read_file(source: str, fiducial: str | None, sampled: bool) -> Content:
     suffix = path.suffix.lower()
     try:
         if suffix in TABLES:
-            return _table(path, source, fiducial, sampled)
+            return _table(path, source, fiducial, sampled, names)
         if suffix == ".nc":
             return _netcdf(path, key, source, fiducial, sampled)
-        return Content(source, ARRAYS[suffix](path, key, source))
+        values, weights = ARRAYS[suffix](path, key, source)
+        return Content(source, values, weights=weights if sampled else ())
     except UsageError:
         raise
     except UnpicklingError as error:

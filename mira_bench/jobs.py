@@ -4,7 +4,10 @@ Each job writes `job.json` into its own folder, and the sweep writes `sweep.json
 sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
 """
 
-__all__ = ["EXECUTION", "Job", "Kind", "commands", "expected_jobs", "fingerprint", "lasting", "read_job", "write_json"]
+__all__ = [
+    "EXECUTION", "Job", "Kind", "commands", "expected_contents", "expected_jobs", "fingerprint", "hash_settings",
+    "key_of", "lasting", "read_job", "resolved", "write_json",
+]  # fmt: skip
 
 import contextlib
 import hashlib
@@ -38,7 +41,7 @@ class Job:
         name: The name of its folder in the sweep.
         overrides: The settings that make it, as on the command line.
         task: The name of the task.
-        fingerprint: The hash of its config, without the keys that do not change the result.
+        fingerprint: The hash of all that makes its result: see `fingerprint`.
         status: `"missing"`, `"running"`, `"interrupted"`, `"done"` or `"failed"`.
         progress: The part that is done, between 0 and 1.
         seconds: The time that it took.
@@ -46,6 +49,7 @@ class Job:
         pid: The process on it.
         code: The exit code.
         reason: Why it failed, if it did.
+        reads: The hashes of the user's files that its process read on the way, by path.
     """
 
     name: str
@@ -59,6 +63,12 @@ class Job:
     pid: int = 0
     code: int | None = None
     reason: str = ""
+    reads: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        r"""What tells jobs apart, whatever folder they are in: their settings, and what these stood for."""
+        return (*lasting(self.overrides), self.fingerprint)
 
     @property
     def ended(self) -> bool:
@@ -79,6 +89,7 @@ class Kind:
         cfg: The config of the first job.
         jobs: The jobs.
         seeds: The seed of each job.
+        content: The hashes of what the config stands for, once they are known.
     """
 
     label: str
@@ -86,6 +97,7 @@ class Kind:
     cfg: "DictConfig"
     jobs: list[Job] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
+    content: dict[str, str] = field(default_factory=dict)
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
@@ -135,6 +147,16 @@ def expected_jobs(folder: Path) -> dict[str, list[str]]:
     return _lists(folder, "jobs")
 
 
+def expected_contents(folder: Path) -> dict[str, str]:
+    r"""Returns the fingerprints that the jobs of a sweep's folder were started with, by name."""
+
+    try:
+        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["fingerprints"]
+        return {str(name): str(one) for name, one in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def commands(folder: Path) -> dict[str, list[str]]:
     r"""Returns the commands that made a sweep's folder, each with the names of its jobs."""
 
@@ -150,13 +172,51 @@ def _lists(folder: Path, key: str) -> dict[str, list[str]]:
         return {}
 
 
+def key_of(override: str) -> str:
+    r"""Returns the key of the top level that a setting of the command line belongs to."""
+
+    return re.split(r"[=.@/]", override.lstrip("+~"), maxsplit=1)[0]
+
+
 def lasting(overrides: Iterable[str]) -> list[str]:
     r"""Returns, sorted, the settings that change a result."""
 
-    return sorted(o for o in overrides if re.split(r"[=.@/]", o.lstrip("+~"), maxsplit=1)[0] not in EXECUTION)
+    return sorted(o for o in overrides if key_of(o) not in EXECUTION)
 
 
-def fingerprint(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
+def resolved(cfg: "DictConfig", besides: Iterable[str] = ()) -> dict[str, Any]:
+    r"""Returns a config as plain data in which what is interpolated has its value, an environment variable for example.
+
+    What nobody can resolve, in a key that nobody uses perhaps, stays as it is written.
+
+    Arguments:
+        cfg: The config.
+        besides: Keys of the top level that are left out.
+    """
+
+    from omegaconf import DictConfig, ListConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return {str(key): value(node, key) for key in node}
+        if isinstance(node, ListConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return [value(node, i) for i in range(len(node))]
+        return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+
+    def value(parent: Any, key: Any) -> Any:
+        if OmegaConf.is_missing(parent, key):
+            return "???"
+        try:
+            return plain(parent[key])
+        except OmegaConfBaseException:
+            return str(parent._get_node(key)._value())
+
+    skipped = set(besides)
+    return {str(key): value(cfg, key) for key in cfg if key not in skipped}
+
+
+def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
     r"""Returns the hash of all in a config that changes its result, and of the version of this package.
 
     Arguments:
@@ -164,9 +224,18 @@ def fingerprint(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
         besides: Further keys that are left out.
     """
 
-    from omegaconf import OmegaConf
-
-    plain: Any = OmegaConf.to_container(cfg, resolve=False)  # what is interpolated is in the config as well
-    kept = {key: value for key, value in plain.items() if key not in (*EXECUTION, *besides)}
-    text = json.dumps([__version__, kept], sort_keys=True, default=str)
+    text = json.dumps([__version__, resolved(cfg, (*EXECUTION, *besides))], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def fingerprint(settings: str, content: Mapping[str, str]) -> str:
+    r"""Returns what identifies a job: its settings, and the content of all that they name.
+
+    Arguments:
+        settings: The hash of its settings.
+        content: The hashes of its task, candidates and metrics. Without any, nothing is known about the job, and what
+            was done before is not relied on: the fingerprint is empty.
+    """
+
+    text = json.dumps([settings, dict(content)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if content else ""

@@ -2,6 +2,7 @@ r"""The contract of a metric: observe blocks of fiducials one by one, then reduc
 
 __all__ = ["MISSING", "Block", "Context", "Metric", "Record", "Scores", "check_metric", "whole_block"]
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array, as_array, as_pair
+from .arrays import Array, as_array, as_pair, in_one_unit, is_one_set, meet_ties, precision_of
 from .centers import Centers, make_centers
 from .errors import UsageError
+from .layouts import refuse_swapped
 from .scaling import Scale, Scaling, as_bounds
+from .sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
+
+log = logging.getLogger("mira_bench")
 
 Record: TypeAlias = dict[str, NDArray]  # what a metric keeps of a block: named arrays, a few numbers a fiducial
 
@@ -38,6 +43,7 @@ class Block:
         log_evidence: Computes the log-evidence of the candidate's model and of the true one, with shape $(L, 2)$, or
             $(L, 1)$ if nobody knows the latter, if the candidate has one.
         diagnostics: What the candidate's sampler says about each posterior, by name, with shape $(L,)$, or none.
+        precision: The precision that the samples had before they became an array, by default that of the array.
     """
 
     truths: NDArray[np.float64]
@@ -52,6 +58,12 @@ class Block:
     log_prob: Callable[[], NDArray] | None = None
     log_evidence: Callable[[], NDArray] | None = None
     diagnostics: Mapping[str, NDArray[np.float64]] | None = None
+    precision: str | None = None
+
+    def __post_init__(self) -> None:
+        truths, samples = meet_ties(self.truths, self.samples, self.precision)
+        object.__setattr__(self, "truths", truths)
+        object.__setattr__(self, "samples", samples)
 
     def scale(self, normalize: str) -> Scale:
         r"""Returns the scale of this block under a normalization."""
@@ -92,17 +104,45 @@ def whole_block(
         x: The observations, with shape $(L, *data)$.
     """
 
-    y, values = as_pair(truths, samples)
+    inputs = in_one_unit({"truths": truths, "samples": samples, "bounds": bounds, "x": x})
+    truths, samples, bounds, x = inputs.values()
+    given = as_array(samples, "samples")
+    y, values = as_pair(truths, given)
+    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y))
     labels = None if groups is None else np.asarray(groups)
-    if labels is None and len(as_array(samples, "samples")) == 1 < len(y):
-        labels = np.zeros(len(y), int)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
+    refuse_swapped(
+        y, tuple(given.shape), lambda rows: values[rows], "samples",
+        "swap its axes if samples come first; if they do not, mb.score takes it with layout='LSd'", fitted=True,
+    )  # fmt: skip
+    labels = _sets(y, values, labels)
     observations = None if x is None else as_array(x, "x")
     if observations is not None and len(observations) != len(y):
         raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
-    return Block(y, values, np.arange(len(y)), scaling, seed, groups=labels, x=observations)
+    return Block(
+        y, values, np.arange(len(y)), scaling, seed, groups=labels, x=observations, precision=precision_of(samples)
+    )
+
+
+def _sets(truths: NDArray[np.float64], samples: Array, groups: NDArray | None) -> NDArray | None:
+    r"""Which fiducials share a sample set, if any do; see `mira_bench.sharing`."""
+    blocks = [slice(0, len(truths))]
+    if groups is not None:
+        if not is_one_set(samples):
+            refuse_groups(groups, blocks, lambda rows: samples[rows], "samples")
+        return groups
+    if is_one_set(samples):
+        labels = np.zeros(len(truths), np.int64)
+    else:
+        found = equal_sets(blocks, lambda rows: samples[rows, :1], lambda rows: samples[rows])
+        if found is None:
+            return None
+        labels = found
+    refuse_repeats(truths, [labels])
+    if not is_one_set(samples):
+        log.warning("%s", tell_shared(labels, "samples"))
+    return labels
 
 
 @dataclass(frozen=True)

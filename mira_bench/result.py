@@ -2,6 +2,7 @@ r"""What a run or a call of `score` gives: tables, a ranking, figures, and a fol
 
 __all__ = ["Result"]
 
+import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import pandas as pd
 
 from .errors import UsageError
 from .methods import methods
+from .outputs import announce, clear, copy_code
 from .ranking import TIERS, Standing, objections, rank, rule
 from .report import tables
 
@@ -150,26 +152,48 @@ class Result:
         return overview(self)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        r"""Writes tables and figures into a folder."""
+        r"""Writes tables and figures into a folder, without what an earlier result left there."""
         path = Path(folder)
         try:
             path.mkdir(parents=True, exist_ok=True)
-            tables.save(self, path)
+            clear(path)
         except OSError as error:
             raise UsageError(f"the folder {path} cannot be written: {error}") from error
-        self.save_figures(path / "figures")
-        object.__setattr__(self, "folder", path)
-        return path
+        texts = {name: content for name in self.files if (content := self._unchanged(name)) is not None}
+        copy_code(path, texts)
+        return self.write(path)
+
+    def write(self, folder: Path) -> Path:
+        r"""Writes tables and figures beside what is in a folder."""
+        try:
+            tables.save(self, folder)
+        except OSError as error:
+            raise UsageError(f"the folder {folder} cannot be written: {error}") from error
+        self.save_figures(folder / "figures")
+        object.__setattr__(self, "folder", folder)
+        return folder
+
+    def _unchanged(self, path: str) -> bytes | None:
+        r"""The text of a file of code that took part, if it is still the same."""
+        try:
+            text = Path(path).read_bytes() if path.endswith(".py") else None
+        except OSError:
+            return None
+        return text if text is not None and hashlib.sha256(text).hexdigest() == self.files[path] else None
 
     def save_figures(self, folder: Path) -> None:
         r"""Draws what the scores give: overview, SBC ranks, convergence, and the task's own pictures."""
         from .report import figures
 
-        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
-            figures.save(self.plot(), folder / "overview")
-        if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
-            figures.save(figures.sbc_histograms(self), folder / "sbc")
-        if any(s.convergence is not None for s in self.standings):
-            figures.save(figures.convergence(self), folder / "convergence")
-        for name, figure in (self.pictures() if self.pictures is not None else {}).items():
+        def save(name: str, figure: "Figure") -> None:
+            announce(folder.parent, *(f"{folder.name}/{name}.{kind}" for kind in ("png", "pdf")))
             figures.save(figure, folder / name)
+
+        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
+            save("overview", self.plot())
+        if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
+            save("sbc", figures.sbc_histograms(self))
+        if any(s.convergence is not None for s in self.standings):
+            save("convergence", figures.convergence(self))
+        for name, figure in (self.pictures() if self.pictures is not None else {}).items():
+            save(name, figure)

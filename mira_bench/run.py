@@ -57,6 +57,17 @@ class _Range(Metric):
         return Scores(result=[np.concatenate([r[key] for r in records]) for key in ("low", "high")])
 
 
+def _as_scores(made: Any) -> Scores:
+    r"""What a metric says, after a check: the tables of all metrics are made of it."""
+    if not isinstance(made, Scores):
+        raise TypeError(f"reduce returned a {type(made).__name__}; mira_bench.Scores is needed")
+    numbers = {key: float(getattr(made, key)) for key in ("score", "stderr", "expected", "pvalue")}
+    each = None if made.per_fiducial is None else np.asarray(made.per_fiducial, np.float64)
+    if each is not None and each.ndim != 1:
+        raise TypeError(f"reduce returned per_fiducial of shape {each.shape}; one number per fiducial is needed")
+    return dataclasses.replace(made, **numbers, note=str(made.note), per_fiducial=each)
+
+
 def standing(
     name: str,
     role: str,
@@ -76,7 +87,7 @@ def standing(
         reason = next((o for o in outcomes if isinstance(o, str)), None)
         if reason is None:
             try:
-                scores[key] = metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling)
+                scores[key] = _as_scores(metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling))
             except Exception as error:  # a metric fails alone, and says so in its own row
                 log.error("metric %s failed for candidate %s: %s", key, name, reason_of(error))
                 scores[key] = Scores(note=f"{FAILED}{reason_of(error).splitlines()[0]}")

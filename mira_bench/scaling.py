@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, is_device_tensor
+from .arrays import Array, as_array, as_host, is_device_tensor
 from .errors import UsageError
 
 EXCHANGEABLE = ("task", "others", "joint", "pooled", "none")
@@ -143,15 +143,34 @@ def sample_range(samples: Array) -> tuple[NDArray[np.float64], NDArray[np.float6
     return low, high
 
 
-def as_bounds(bounds: Any, dim: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    r"""Returns a declared range `(low, high)` as two arrays of shape $(d,)$, after a check."""
+def as_bounds(
+    bounds: Any, dim: int, truths: NDArray[np.float64] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    r"""Returns a declared range `(low, high)` as two arrays of shape $(d,)$, after a check.
+
+    Arguments:
+        bounds: The pair.
+        dim: The number of dimensions.
+        truths: The truths, which tell in two dimensions whether the pair is one of rows `(low, high)` by mistake.
+    """
 
     if bounds is None:
         return None
     try:
-        low, high = (np.broadcast_to(np.asarray(b, np.float64).ravel(), (dim,)) for b in bounds)
+        low, high = (np.broadcast_to(as_host(as_array(b, "bounds")).ravel(), (dim,)) for b in bounds)
     except ValueError as error:
         raise UsageError(f"bounds must be a pair (low, high) for {dim} dimensions: {error}") from error
     if not np.all(np.isfinite(low) & np.isfinite(high) & (low < high)):
         raise UsageError("bounds must be finite, with low < high in every dimension")
+    if truths is not None and dim == 2 and np.size(bounds[0]) == 2:
+        both = np.array([low, high])
+        a, b = both[:, 0], both[:, 1]
+        inside, turned = (np.all((low <= truths) & (truths <= high)), np.all((a <= truths) & (truths <= b)))
+        # Truths that fill a smaller box exactly by chance do not exist.
+        if turned and (not inside or np.prod(b - a) < np.prod(high - low)):
+            raise UsageError(
+                f"bounds have low = {low.tolist()} and high = {high.tolist()}, but all truths lie in the box from "
+                f"{a.tolist()} to {b.tolist()}, its rows being columns: give (low, high) with an entry per parameter, "
+                "or a file with a row low, high per parameter"
+            )
     return low, high

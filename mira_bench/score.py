@@ -16,16 +16,20 @@ from .arrays import (
     OnDisk,
     as_array,
     as_host,
-    as_samples,
     as_truths,
     check_samples,
     flat,
+    in_one_unit,
     is_device_tensor,
+    is_one_set,
+    precision_of,
+    refuse_masks,
     refuse_non_finite,
     shared_by,
 )
 from .chains import autocorrelated
 from .errors import UsageError
+from .layouts import LAYOUTS, refuse_swapped, swap
 from .metric import Block, Metric
 from .metrics import choose_metrics
 from .ranking import RANKINGS, Standing
@@ -33,6 +37,7 @@ from .ranks import available_threads
 from .result import Result
 from .run import standing
 from .scaling import Scaling, as_bounds, sample_range
+from .sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from .task import BLOCK
 from .units import observe
 
@@ -49,11 +54,13 @@ class _Samples:
     Arguments:
         name: What to call them in an error.
         values: Anything with `shape`, `dtype` and slices over fiducials, $(L, S, *event)$.
+        shared: Whether they came as one set for all fiducials.
         thinned: The samples to take, if not all.
     """
 
     name: str
     values: Any
+    shared: bool = False
     thinned: NDArray[np.intp] | None = None
 
     @property
@@ -82,17 +89,66 @@ class _Samples:
         part = part if self.thinned is None else part[:, self.thinned]
         return part if is_device_tensor(part) else np.ascontiguousarray(part)
 
+    def first(self, rows: slice) -> Array:
+        r"""The first sample of some fiducials, $(l, 1, d)$; thinning keeps it."""
+        if isinstance(self.values, OnDisk):
+            part = self.values.peek(rows)
+        elif hasattr(self.values, "ndim"):  # an array of some kind, which knows more than slices of fiducials
+            part = self.values[rows, :1]
+        else:
+            part = self.values[rows][:, :1]
+        return flat(as_array(part, self.name), 2)
 
-def _as_samples(values: Any, fiducials: int, event: tuple[int, ...], name: str) -> _Samples:
+
+def _as_samples(values: Any, truths: NDArray[np.float64], event: tuple[int, ...], name: str, layout: Any) -> _Samples:
+    fiducials = len(truths)
     if isinstance(values, OnDisk):
         name = f"{name} ({values.source})"
     if not (hasattr(values, "shape") and hasattr(values, "dtype")):
         values = as_array(values, name)
-    if tuple(values.shape[:1]) == (1,) and fiducials > 1:
-        values = shared_by(as_array(values, name), fiducials)
+    refuse_masks(values, name)
+    values = swap(values, name) if layout == "SLd" else values
+    shape = tuple(values.shape)
+    shared = shape[:1] == (1,) and fiducials > 1
+    if layout is None and not shared and shape[:1] != (fiducials,) and shape[1:2] == (fiducials,):
+        raise UsageError(
+            f"{name} has shape {shape}, and the {fiducials} fiducials of the truths along its second axis: swap the "
+            "axes, or pass layout='SLd'"
+        )
+    if shared:
+        values = shared_by(as_array(values[:] if isinstance(values, OnDisk) else values, name), fiducials)
     check_samples(tuple(values.shape), fiducials, event, name)
     as_array(values[:0], name)  # refuses what is not made of real numbers, before the work begins
-    return _Samples(name, values)
+    if layout is None:
+        refuse_swapped(
+            truths, shape, lambda rows: values[rows], name,
+            "pass layout='SLd' if samples come first, as sbi has them, or layout='LSd' if fiducials do",
+        )  # fmt: skip
+    return _Samples(name, values, shared or is_one_set(values))
+
+
+def _find_sets(
+    samples: Mapping[str, _Samples], truths: NDArray[np.float64], groups: NDArray | None
+) -> tuple[dict[str, NDArray | None], list[str]]:
+    r"""Which fiducials share sample sets, candidate by candidate, and what a user has to know about it."""
+    if groups is not None:
+        for one in samples.values():
+            if not one.shared:
+                refuse_groups(groups, one.blocks, one.__getitem__, one.name)
+        return dict.fromkeys(samples, groups), []
+    sets: dict[str, NDArray | None] = {}
+    warnings = []
+    for name, one in samples.items():
+        if len(truths) == 1:
+            sets[name] = None
+        elif one.shared:
+            sets[name] = np.zeros(len(truths), np.int64)
+        else:
+            found = sets[name] = equal_sets(one.blocks, one.first, one.__getitem__)
+            if found is not None:
+                warnings.append(tell_shared(found, one.name))
+    refuse_repeats(truths, list(sets.values()))
+    return sets, warnings
 
 
 def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
@@ -142,6 +198,7 @@ def score(
     rank_by: str = "tiers",
     thin: bool = False,
     threads: int | None = None,
+    layout: str | None = None,
 ) -> Result:
     r"""Scores and ranks the samples of several candidates on the same fiducials.
 
@@ -149,7 +206,8 @@ def score(
         truths: The truths, with shape $(L, *event)$.
         candidates: The samples of each candidate, with shape $(L, S, *event)$, where $S$ may differ, or
             $(1, S, *event)$ if all truths share one set. Arrays, tensors, lists, or anything that can be sliced over
-            fiducials, such as a memory map or an HDF5 dataset: it is read in blocks.
+            fiducials, such as a memory map or an HDF5 dataset: it is read in blocks. Copies of one set are found, and
+            scored as a shared one.
         x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
         metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
@@ -158,12 +216,16 @@ def score(
         seed: The seed of centers, ties and tests.
         normalize: The scale of the distances for the default metrics, see `mira_bench.scaling`.
         bounds: The range `(low, high)` of the parameters, e.g. the prior box: the scale if it is given.
-        groups: Labels with shape $(L,)$ of fiducials that share one sample set.
+        groups: Labels with shape $(L,)$ of fiducials that share one sample set, in every candidate. Without them,
+            equal sets are found in each candidate by itself.
         reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
         thin: Whether to thin all candidates to the smallest $S$, evenly spaced; by default each is compared with the
             expectation for its own $S$.
         threads: The number of threads, by default all cores. The result does not depend on it.
+        layout: `"LSd"` if candidates and reference have their fiducials first, `"SLd"` if they have their samples
+            first, as sbi does. By default it is `"LSd"`, but what has as many samples as fiducials is refused if its
+            numbers speak for the other one, see `mira_bench.layouts`.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -180,29 +242,40 @@ def score(
         raise UsageError("there are no candidates to score: the mapping is empty")
     if rank_by not in RANKINGS:
         raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
+    if layout not in (None, *LAYOUTS):
+        raise UsageError(f"layout={layout!r} is not one of {', '.join(LAYOUTS)}")
+    inputs = {f"candidate {name!r}": values for name, values in candidates.items()}
+    inputs = in_one_unit({"truths": truths, "bounds": bounds, "reference": reference, **inputs})
+    truths, bounds, reference, *values = inputs.values()
+    precisions = {name: precision_of(one) for name, one in zip(candidates, values, strict=True)}
     raw = as_array(truths, "truths")
     y = as_truths(raw)
     event = tuple(raw.shape[1:])
-    samples = {name: _as_samples(values, len(y), event, f"candidate {name!r}") for name, values in candidates.items()}
+    samples = {
+        name: _as_samples(one, y, event, f"candidate {name!r}", layout)
+        for name, one in zip(candidates, values, strict=True)
+    }
     if thin:
         samples = _thin(samples)
     observations = None if x is None else as_array(x, "x")
     if observations is not None and len(observations) != len(y):
         raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
-    exact = None if reference is None else as_samples(reference, len(y), event, "reference")
-    if names is not None and len(names) != y.shape[1]:
-        raise UsageError(f"there are {len(names)} names for {y.shape[1]} dimensions")
+    exact = None if reference is None else _as_samples(reference, y, event, "reference", layout)
+    if names is not None and (isinstance(names, str) or len(names) != y.shape[1]):
+        told = repr(names) if isinstance(names, str) else len(names)
+        raise UsageError(f"there are {told} names for {y.shape[1]} dimensions")
     labels = None if groups is None else np.asarray(groups)
-    if labels is None and any(len(values) == 1 < len(y) for values in candidates.values()):
-        labels = np.zeros(len(y), int)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
+    sets, warnings = _find_sets(samples, y, labels)
+    for warning in warnings:
+        log.warning("%s", warning)
 
     chosen = choose_metrics(metrics, regions, normalize)
     pooled = None
     if any(getattr(m, "normalize", None) == "pooled" for m in chosen.values()):
         pooled = _pooled(y, samples)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]), pooled=pooled)
+    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y), pooled=pooled)
     for metric in chosen.values():
         scaling.resolve(getattr(metric, "normalize", "auto"))
 
@@ -217,9 +290,10 @@ def score(
             scaling=scaling,
             seed=seed,
             name=samples[name].name,
-            groups=None if labels is None else labels[rows],
+            groups=None if (mine := sets[name]) is None else mine[rows],
             x=None if observations is None else observations[rows],
             reference=None if exact is None else lambda: as_host(exact[rows]),
+            precision=precisions[name],
         )
         return observe(block, chosen)
 
@@ -231,10 +305,9 @@ def score(
     standings: list[Standing] = []
     for name in samples:
         mine = [outcome for (owner, _), outcome in zip(units, outcomes, strict=True) if owner == name]
-        standings.append(standing(name, "candidate", mine, chosen, scaling, labels is not None))
+        standings.append(standing(name, "candidate", mine, chosen, scaling, sets[name] is not None))
 
     notes: dict[str, list[str]] = {name: [] for name in samples}
-    warnings = []
     if len({s.shape[1] for s in samples.values()}) > 1:
         for name, s in samples.items():
             notes[name].append(f"S = {s.shape[1]}")

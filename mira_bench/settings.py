@@ -1,15 +1,23 @@
 r"""From a config to the objects that it describes, with a sentence for what cannot be."""
 
-__all__ = ["arguments", "check", "check_files", "files", "make", "settle"]
+__all__ = ["Prepared", "arguments", "check_files", "files", "identify_files", "make", "prepare", "settle"]
 
 import dataclasses
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import UsageError
+from .jobs import fingerprint, hash_settings
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
+
+    from .files import Files
+    from .metric import Metric
+    from .units import Plan
 
 DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
 
@@ -53,12 +61,38 @@ def make(node: "DictConfig") -> Any:
 def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
     if asked is None:
         return list(existing)
-    if isinstance(asked, str):
-        asked = [asked]
-    unknown = [name for name in asked if name not in existing]
+    names = _as_names(kind.split()[-1] + "s", asked, existing)
+    unknown = [name for name in names if name not in existing]
     if unknown:
         raise UsageError(f"{kind} {unknown[0]!r} does not exist; there are: {', '.join(existing)}")
-    return list(asked)
+    return names
+
+
+def _as_names(key: str, asked: Any, existing: Sequence[str]) -> list[str]:
+    r"""Returns names that were asked for. YAML takes some for something else: null, true, 1e5."""
+    from omegaconf import ListConfig
+
+    names = []
+    for name in asked if isinstance(asked, ListConfig | list | tuple) else [asked]:
+        if isinstance(name, int) and not isinstance(name, bool) and str(name) in existing:
+            names.append(str(name))
+        elif isinstance(name, str):
+            names.append(name)
+        else:
+            word = "null" if name is None else str(name).lower() if isinstance(name, bool) else str(name)
+            raise UsageError(f"{key}: {word} is no name but a value; put the name in quotes: '{key}=[\"...\"]'")
+    return names
+
+
+def _by_name(where: str, things: Mapping[Any, Any]) -> dict[str, Any]:
+    r"""Returns things by their names, which YAML may have taken for something else."""
+    for key in things:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise UsageError(
+                f"{where}: {key} is no name but a value; put the name in quotes in a YAML file, or use another "
+                '(samples in files: mira-bench score truths.npy "NAME=file")'
+            )
+    return {str(key): value for key, value in things.items()}
 
 
 def _whole(key: str, value: Any) -> int:
@@ -75,11 +109,13 @@ def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     r"""Makes the candidates that are asked for: the task's own, those of every task, and `file.py:name`."""
     from .inference.given import FileCandidate
 
-    own = cfg.task.get("candidates") or {}
-    asked = list(own) or [DEFAULT_CANDIDATE] if cfg.candidates is None else cfg.candidates
-    asked = [asked] if isinstance(asked, str) else list(asked)
-    files = {name: name.rsplit(":", 1) for name in asked if ".py:" in str(name)}
-    existing = [*own, *(name for name in cfg.candidate if name not in own)]
+    own = _by_name("task.candidates", cfg.task.get("candidates") or {})
+    existing = [*own, *(str(name) for name in cfg.candidate if name not in own)]
+    if cfg.candidates is None:
+        asked = list(own) or [DEFAULT_CANDIDATE]
+    else:
+        asked = _as_names("candidates", cfg.candidates, existing)
+    files = {name: name.rpartition(":")[::2] for name in asked if ".py:" in name}
     _choose(f"task {task_name!r}: candidate", [name for name in asked if name not in files], existing)
     return {
         name: FileCandidate(*files[name]) if name in files else make(own[name] if name in own else cfg.candidate[name])
@@ -116,6 +152,7 @@ def arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
 def files(cfg: "DictConfig", task_name: str) -> tuple[Any, dict[str, Any]]:
     r"""Returns the files of a task that has files in place of a model, and the metrics."""
     found = make(cfg.task)
+    found = dataclasses.replace(found, candidates=_by_name("task.candidates", found.candidates))
     chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(found.candidates))
     return dataclasses.replace(found, candidates={name: found.candidates[name] for name in chosen}), _metrics(cfg)
 
@@ -135,15 +172,124 @@ def check_files(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> 
         raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
 
 
-def check(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> None:
-    r"""Raises what a run of this config would say before it begins; cheap, for nothing is sampled or trained."""
-    from .run import check_plan, make_plan
+@dataclass(frozen=True)
+class Prepared:
+    r"""What a config describes, made and checked, before anything is sampled, trained or written.
+
+    Arguments:
+        fingerprint: What identifies the run; see `mira_bench.jobs`.
+        content: The hashes of its task, candidates and metrics.
+        hashes: The hashes of the user's files, by path.
+        code: The texts of the user's code as it runs, by path.
+        arguments: What `run` takes, for a task that has a model.
+        files: The files, for a task that has none.
+        metrics: The metrics that look at the files.
+    """
+
+    fingerprint: str
+    content: Mapping[str, str]
+    hashes: Mapping[str, str]
+    code: Mapping[str, bytes] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
+    files: "Files | None" = None
+    metrics: "Mapping[str, Metric]" = field(default_factory=dict)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        r"""What the folder of the run keeps of this."""
+        return {"fingerprint": self.fingerprint, "identity": dict(self.content), "files": dict(self.hashes)}
+
+
+def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, elsewhere: bool = False) -> Prepared:
+    r"""Makes what a config describes; raises what a run would say before it begins. Nothing is sampled or trained.
+
+    Arguments:
+        cfg: The config.
+        task_name: The name of the task.
+        overrides: What was given on the command line.
+        elsewhere: Whether the run is for another machine, which knows by itself what devices it has.
+    """
 
     settle(cfg)
     check_files(cfg, task_name, overrides)
+    settings = hash_settings(cfg)
     if "_target_" in cfg.task:
-        files(cfg, task_name)
-        return
-    given = arguments(cfg, task_name) | {"device": None}  # which devices there are is for the job's machine to say
-    workers = given.pop("workers")
-    check_plan(make_plan(**given, store=cfg.store), workers, cfg.rank_by)
+        found, metrics = files(cfg, task_name)
+        content, hashes = identify_files(found, metrics)
+        return Prepared(fingerprint(settings, content), content, hashes, files=found, metrics=metrics)
+    given, plan = _checked(cfg, task_name, elsewhere)
+    plans = {"": plan}
+    if cfg.study is not None:
+        from .study import distinct
+
+        plans |= {label: _checked(one, name, elsewhere)[1] for label, one, name in distinct(cfg, task_name)}
+    content = {f"{key} {label}".strip(): one for label, p in plans.items() for key, one in p.identity.hashes.items()}
+    hashes = {path: one for p in plans.values() for path, one in p.identity.files.items()}
+    known = all(p.identity.hashes for p in plans.values())
+    return Prepared(
+        fingerprint(settings, content if known else {}), content, hashes, _texts(plans.values(), hashes), given
+    )
+
+
+def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[dict[str, Any], Plan]":
+    from .run import check_plan, make_plan
+
+    given = arguments(cfg, task_name)
+    planned = {key: value for key, value in given.items() if key != "workers"}
+    plan = make_plan(**planned | ({"device": None} if elsewhere else {}), store=cfg.store)
+    check_plan(plan, given["workers"], cfg.rank_by)
+    return given, plan
+
+
+def _texts(plans: "Iterable[Plan]", hashes: Mapping[str, str]) -> dict[str, bytes]:
+    r"""The texts of the user's code: of a file that was run as it was then, else as it is if nobody edited it since."""
+    from .source import Source
+
+    texts: dict[str, bytes] = {}
+    for plan in plans:
+        for thing in (plan.task, *plan.candidates.values(), *plan.metrics.values()):
+            source = getattr(thing, "source", None)
+            if isinstance(source, Source):
+                folder = Path(source.path).parent
+                texts |= {str(folder / name): text for name, text in source.texts.items()}
+    for path, content in hashes.items():
+        if path not in texts and path.endswith(".py"):
+            try:
+                text = Path(path).read_bytes()
+            except OSError:
+                continue
+            if hashlib.sha256(text).hexdigest() == content:
+                texts[path] = text
+    return texts
+
+
+def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dict[str, str], dict[str, str]]:
+    r"""Returns what identifies samples in files, by their content, and the hashes of the files by path.
+
+    A file that is not there is for the run to complain about.
+    """
+
+    from .formats import split_source
+    from .identity import describe
+    from .reads import hash_file
+    from .units import short_hash
+
+    hashes: dict[str, str] = {}
+
+    def read(source: Any) -> Any:
+        if not isinstance(source, str):
+            return describe(source)
+        try:
+            path, key = split_source(source)
+        except UsageError:
+            return ["missing", source]
+        if str(path) not in hashes:
+            hashes[str(path)] = hash_file(str(path)) or "unreadable"
+        return [hashes[str(path)], key]
+
+    names = None if found.names is None else list(found.names)
+    task = [read(found.truths), read(found.x), read(found.bounds), names, found.layout, found.fiducial, found.thin]
+    content = {"task": short_hash(task)}
+    content |= {f"candidate:{name}": short_hash(read(source)) for name, source in found.candidates.items()}
+    described = {name: describe(one) | {"version": one.version} for name, one in metrics.items()}
+    return content | {f"metric:{name}": short_hash(one) for name, one in described.items()}, hashes

@@ -1,9 +1,9 @@
 r"""Studies: the same run, repeated over seeds and settings, and summarized in one table."""
 
-__all__ = ["Run", "study"]
+__all__ = ["Run", "distinct", "study"]
 
-import json
 import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 
 from .errors import RunError, UsageError
 from .metric import Metric, Scores
+from .outputs import announce, finish
 from .progress import Progress
 from .ranking import rank
 from .report.figures import power_figure, save
@@ -96,9 +97,25 @@ def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any
                 yield ({"case": case} if cases else {}) | varied | seed, one, name
 
 
+def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, str]]":
+    r"""Returns what a study varies besides the seed: a label, the config and the task of each; or raises why not."""
+
+    if cfg.study.measure not in MEASURES:
+        raise UsageError(f"study.measure={cfg.study.measure!r} is not one of {', '.join(MEASURES)}")
+    if cfg.study.measure != "scores" and cfg.parallel.backend == "dask":
+        raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
+    found: dict[str, tuple[str, DictConfig, str]] = {}
+    for setting, one, name in _settings(cfg, task_name):
+        label = ", ".join(f"{key}={value}" for key, value in setting.items() if key != "seed")
+        found.setdefault(label, (label, one, name))
+    return list(found.values())
+
+
 def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
     r"""Who is ranked first by each rule."""
     result: Result = run(**arguments)
+    for name, reason in result.failures.items():
+        raise RunError(f"who wins cannot be said where {_whose(name)} failed, with {setting}: {reason}")
     winner = {
         by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
     }
@@ -108,9 +125,18 @@ def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[st
 
 
 def _pvalues(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
-    r"""The p-value of every metric for every candidate."""
-    rows = run(**arguments).summary[["candidate", "metric", "pvalue"]].itertuples(index=False)
-    return [setting | {"candidate": r.candidate, "metric": r.metric, "pvalue": r.pvalue} for r in rows]
+    r"""The p-value of every metric for every candidate; where there is none, the note says why."""
+    rows = []
+    for r in run(**arguments).summary.itertuples(index=False):
+        metric = r.metric if r.view == "all" else f"{r.metric}@{r.view}"
+        why = {"note": r.note if pd.isna(r.pvalue) else ""}
+        rows.append(setting | {"candidate": r.candidate, "metric": metric, "pvalue": r.pvalue} | why)
+    return rows
+
+
+def _whose(failure: str) -> str:
+    r"""What failed: `Result.failures` has candidates by their name, and metrics as `metric NAME`."""
+    return failure if failure.startswith("metric ") else f"candidate {failure!r}"
 
 
 def _share(counts: pd.DataFrame) -> pd.DataFrame:
@@ -130,9 +156,10 @@ def _count_winners(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _count_rejections(runs: pd.DataFrame, keys: list[str], level: float) -> pd.DataFrame:
     r"""How often each metric rejects each candidate, per setting, with the binomial standard error."""
-    runs = runs.assign(rejected=runs["pvalue"] < level)
+    # A metric that gave no p-value has not accepted the candidate: such runs do not count.
+    runs = runs.assign(rejected=(runs["pvalue"] < level).astype(float).where(runs["pvalue"].notna()))
     groups = runs.groupby([*keys, "candidate", "metric"], sort=False)["rejected"]
-    return _share(groups.agg(runs="size", share="mean").reset_index())
+    return _share(groups.agg(runs="count", share="mean").reset_index())
 
 
 def _show_winners(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -153,17 +180,15 @@ def _show_winners(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     r"""One row per candidate and metric, one column per setting."""
-    wide = table.pivot_table(index=["candidate", "metric"], columns=keys, values="share", sort=False)
+    wide = table.set_index(["candidate", "metric", *keys])["share"].unstack(keys, sort=False)
     wide.columns = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in wide.columns]
-    return wide.map(lambda share: f"{share:.0%}").reset_index()
+    return wide.map(lambda share: "-" if pd.isna(share) else f"{share:.0%}").reset_index()
 
 
 def _many_runs(
     cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
 ) -> tuple[list[Any], list[str]]:
     r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
-    if cfg.parallel.backend == "dask":
-        raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
     settings = list(_settings(cfg, task_name))
     measure = _pvalues if cfg.study.measure == "power" else _winners
     pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
@@ -180,35 +205,52 @@ def _many_runs(
 
 def _whole_runs(
     cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]], out: Path
-) -> tuple[list[Run], pd.DataFrame]:
-    r"""Large runs, one after the other, each with all workers; the store keeps what is finished."""
+) -> tuple[list[Run], pd.DataFrame, dict[str, str]]:
+    r"""Large runs, one after the other, each with all workers; the store keeps what is finished.
+
+    Returns the runs, their summaries, and the metrics that failed. Of a candidate that failed there is nothing to keep.
+    """
     settings = list(_settings(cfg, task_name))
     runs, tables = [], []
+    failures: dict[str, str] = {}
     with Progress(cfg.progress and len(settings) > 1) as bars:
         bars.add("runs", len(settings))
         for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
             given = arguments(one, name)
             result = run(**given, **cfg.parallel, store=cfg.store, check=cfg.check_store, progress=alone)
-            for name, reason in result.failures.items():
-                raise RunError(f"candidate {name!r} failed with {setting}: {reason}")
+            for what, reason in result.failures.items():
+                if cfg.paper is not None or not what.startswith("metric "):
+                    raise RunError(f"{_whose(what)} failed with {setting}: {reason}")
+                failures.setdefault(what, f"{reason}, with {setting}")
             log.info("%s", setting)
             runs.append(Run.keep(setting, result, given["metrics"], int(given["samples"])))
             tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
             if len(settings) == 1 and any(s.mira is not None for s in result.standings):
                 result.save_figures(out / "figures")
             bars.advance("runs", 1)
-    return runs, pd.concat(tables)
+    return runs, pd.concat(tables), failures
 
 
 def _conclude(out: Path, title: str, shown: str, note: str) -> None:
+    announce(out, "study.md")
     (out / "study.md").write_text(f"# {title}\n\n{shown}\n{note}\n", encoding="utf-8")
     print(shown + "\n" + note)
 
 
+def _unknown(frame: pd.DataFrame) -> dict[str, str]:
+    r"""What failed in a study of p-values, and why."""
+    bad = frame[frame["note"].str.startswith("failed: ")]
+    return {f"{r.metric} of {r.candidate}": r.note.removeprefix("failed: ") for r in bad.itertuples(index=False)}
+
+
 def study(
-    cfg: "DictConfig", out: Path, task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
-) -> list[Run]:
+    cfg: "DictConfig",
+    out: Path,
+    task_name: str,
+    arguments: Callable[["DictConfig", str], dict[str, Any]],
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[list[Run], dict[str, str]]:
     r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
 
     Arguments:
@@ -219,22 +261,24 @@ def study(
         out: The folder for the tables.
         task_name: The name of the task.
         arguments: Turns a config and the name of its task into the arguments of `run`.
+        facts: What else `provenance.json` is to say.
 
     Returns:
-        The runs, if `scores` are measured; the other studies have too many to keep.
+        The runs, if `scores` are measured (the other studies have too many to keep), and what failed, with the reason.
     """
 
     measure = cfg.study.measure
-    if measure not in MEASURES:
-        raise UsageError(f"study.measure={measure!r} is not one of {', '.join(MEASURES)}")
+    distinct(cfg, task_name)
     start = time.perf_counter()
     runs: list[Run] = []
     if measure == "scores":
-        runs, summary = _whole_runs(cfg, task_name, arguments, out)
+        runs, summary, failures = _whole_runs(cfg, task_name, arguments, out)
+        announce(out, "study.csv")
         summary.to_csv(out / "study.csv", index=False)
     else:
         rows, keys = _many_runs(cfg, task_name, arguments)
         frame = pd.DataFrame(rows)
+        failures = _unknown(frame) if measure == "power" else {}
         if measure == "power":
             table = _count_rejections(frame, keys, cfg.study.level)
             note = (
@@ -242,6 +286,7 @@ def study(
             )
             note += f"by {' and '.join(keys)}. The rows of a perfect candidate are false alarms."
             _conclude(out, task_name, markdown(_show_rejections(table, keys)), note)
+            announce(out, "figures/power.png", "figures/power.pdf")
             save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
         else:
             table = _count_winners(frame, keys)
@@ -249,11 +294,13 @@ def study(
                 f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
             )
             _conclude(out, task_name, markdown(_show_winners(table, keys)), note)
+        announce(out, "runs.csv", "study.csv")
         frame.to_csv(out / "runs.csv", index=False)
         table.to_csv(out / "study.csv", index=False)
     seconds = time.perf_counter() - start
-    facts = provenance(task=task_name, seed=cfg.seed, seconds=seconds)
-    (out / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    finish(out, provenance(task=task_name, seed=cfg.seed, seconds=seconds, failures=failures, **(facts or {})))
+    for what, reason in failures.items():
+        print(f"{what} failed: {reason}", file=sys.stderr)
     print(f"{seconds:.0f} s. Tables: {out}")
     log.info("done in %.1f s", seconds)
-    return runs
+    return runs, failures

@@ -17,22 +17,41 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
+from omegaconf import open_dict
 from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from .cli_dry import dry_sweep
 from .errors import UsageError
-from .jobs import JOB, SWEEP, Job, Kind, commands, expected_jobs, fingerprint, lasting, read_job, write_json
+from .jobs import (
+    JOB,
+    SWEEP,
+    Job,
+    Kind,
+    commands,
+    expected_contents,
+    expected_jobs,
+    fingerprint,
+    hash_settings,
+    key_of,
+    lasting,
+    read_job,
+    write_json,
+)
+from .outputs import clear, clear_collected, read_facts
 from .overview import Overview
 from .progress import watched
-from .settings import check
+from .reads import changed, hash_file, listening
+from .settings import prepare as prepare_run
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -64,14 +83,16 @@ def _safe(text: str) -> str:
     return re.sub(r"[^\w.+=-]", "", re.sub(r",\s*", "+", text).replace("/", "-"))
 
 
-def _sweep_name(overrides: Sequence[str]) -> str:
+def _sweep_name(words: Sequence[str]) -> str:
     r"""Names a sweep by its task and what is swept, and by the hash of all that changes its result."""
-    given = lasting(overrides)
+    given = lasting(word for word in words if "=" in word and not word.startswith("-"))
+    flags = [word for word in words if "=" not in word or word.startswith("-")]  # such as --config-dir conf
+    flags = [word for word in flags if word not in ("-m", "--multirun")]
     parsed = OverridesParser.create().parse_overrides(given)
     swept = sorted(o.get_key_element() for o in parsed if o.is_sweep_override() and o.key_or_group != "task")
     tasks = next((word.partition("=")[2] for word in given if word.startswith("task=")), "gaussian")
     name = _safe("_".join([tasks, *swept]))[:60]
-    return f"{name}_{_short(json.dumps(given))}"
+    return f"{name}_{_short(json.dumps([*given, flags] if flags else given))}"
 
 
 @dataclass(frozen=True)
@@ -103,8 +124,7 @@ def prepare(command: Command, words: Sequence[str]) -> list[str]:
     keys = [word.partition("=")[0] for word in words]
     more = []
     if "hydra.sweep.dir" not in keys and "sweep" not in keys:
-        overrides = [word for word in words if "=" in word and not word.startswith("-")]
-        more.append(f"hydra.sweep.dir='{(ROOT / _sweep_name(overrides)).as_posix()}'")
+        more.append(f"hydra.sweep.dir='{(ROOT / _sweep_name(words)).as_posix()}'")
     if "hydra/sweeper" not in keys:
         Sweeper.command = command
         Plugins.instance().class_name_to_class[NAME] = Sweeper
@@ -124,23 +144,30 @@ class Sweeper(BasicSweeper):
         assert self.launcher is not None
         command = self.command
         folder = Path(str(self.config.hydra.sweep.dir))
-        jobs, kinds = self._jobs([*self._parse_config(), *arguments], expected_jobs(folder))
-        problems = _problems(kinds)
+        jobs, kinds, outs = self._jobs([*self._parse_config(), *arguments], expected_jobs(folder))
+        problems = _shared(outs) or _problems(kinds)
+        jobs = jobs if problems else _identified(jobs, kinds)
+        todo = {name: job for name, job in jobs.items() if not _done(folder / name, outs.get(name), job)}
+        dry = any(kind.cfg.dry for kind in kinds)
+        problems = problems or ([] if dry else _running(folder, todo))
         if problems:
             for problem in problems:
                 print(f"mira_bench: {problem}", file=sys.stderr)
             command.codes.append(USAGE)
             return
-        todo = {name: job for name, job in jobs.items() if not _done(folder / name, job)}
-        if any(kind.cfg.dry for kind in kinds):
+        if dry:
             command.codes.append(dry_sweep([_only(kind, todo) for kind in kinds], len(jobs)))
             return
         told = {name: job.overrides for name, job in jobs.items()}
         earlier = {text: [name for name in names if name not in told] for text, names in commands(folder).items()}
         made = {text: names for text, names in earlier.items() if names} | {str(command): list(told)}
-        write_json(folder / SWEEP, {"commands": made, "jobs": expected_jobs(folder) | told})
-        for name in todo:
-            (folder / name / JOB).unlink(missing_ok=True)  # what it says is of an earlier attempt
+        known = expected_contents(folder) | {name: job.fingerprint for name, job in jobs.items()}
+        write_json(folder / SWEEP, {"commands": made, "jobs": expected_jobs(folder) | told, "fingerprints": known})
+        if todo:
+            clear_collected(folder)  # it is of an earlier state
+        for name in todo:  # what is there is of an earlier attempt, and must not be taken for this one's
+            clear(folder / name)
+            (folder / name / JOB).unlink(missing_ok=True)
         launched = [[*job.overrides, f"hydra.sweep.subdir='{name}'"] for name, job in todo.items()]
         step = self.max_batch_size or max(1, len(launched))
         problem = ""
@@ -152,7 +179,10 @@ class Sweeper(BasicSweeper):
                     problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         command.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
 
-    def _jobs(self, arguments: list[str], before: dict[str, list[str]]) -> tuple[dict[str, Job], list[Kind]]:
+    def _jobs(
+        self, arguments: list[str], before: dict[str, list[str]]
+    ) -> tuple[dict[str, Job], list[Kind], dict[str, Path]]:
+        r"""Returns the jobs by name, their kinds, and the folders of results that were given by `out=`."""
         assert self.config is not None
         assert self.hydra_context is not None
         loader = self.hydra_context.config_loader
@@ -160,6 +190,7 @@ class Sweeper(BasicSweeper):
         swept = {o.get_key_element() for o in parsed if o.is_sweep_override()}
         jobs: dict[str, Job] = {}
         kinds: dict[str, Kind] = {}
+        outs: dict[str, Path] = {}
         grid = self.split_arguments(parsed, None)[0]
         with Console(stderr=True).status("") as status:
             for i, overrides in enumerate(grid):
@@ -171,14 +202,69 @@ class Sweeper(BasicSweeper):
                 other = name in before and lasting(before[name]) != lasting(overrides)  # another command, same sweep=
                 if other or name in jobs or len(name) > LONGEST:
                     name = f"{name[: LONGEST - 9]}-{_short(json.dumps(lasting(overrides)))}"
-                jobs[name] = Job(name, list(overrides), fingerprint=fingerprint(cfg))
+                with _as_job(cfg, i):
+                    jobs[name] = Job(name, list(overrides), fingerprint=hash_settings(cfg))
+                    same = hash_settings(cfg, besides=["seed"] if isinstance(cfg.seed, int) else [])
+                    if any(key_of(o) == "out" for o in overrides):
+                        outs |= _resolved_out(name, cfg)
                 task = str(cfg.hydra.runtime.choices.task)
                 label = " ".join([task, *(o for o in own if o.partition("=")[0] not in ("task", "seed"))])
-                same = fingerprint(cfg, besides=["seed"] if isinstance(cfg.seed, int) else [])
                 kind = kinds.setdefault(same, Kind(label, task, cfg))
                 kind.jobs.append(jobs[name])
                 kind.seeds.append(cfg.seed)
-        return jobs, list(kinds.values())
+        return jobs, list(kinds.values()), outs
+
+
+@contextmanager
+def _as_job(cfg: "DictConfig", number: int) -> Iterator[None]:
+    r"""Lets settings that ask Hydra about their job find it, as they will in the job."""
+    config = HydraConfig.instance()
+    before = config.cfg
+    with open_dict(cfg):
+        cfg.hydra.job.num, cfg.hydra.job.id = number, str(number)
+    config.set_config(cfg)
+    try:
+        yield
+    finally:
+        config.cfg = before
+
+
+def _resolved_out(name: str, cfg: "DictConfig") -> dict[str, Path]:
+    try:
+        return {name: Path(str(cfg.out))}
+    except OmegaConfBaseException:  # only the job knows
+        return {}
+
+
+def _shared(outs: Mapping[str, Path]) -> list[str]:
+    r"""Says which jobs would write into one folder, where the last one would be left."""
+    seen: dict[Path, str] = {}
+    for name, out in outs.items():
+        if out in seen:
+            return [
+                f"out={out}: {seen[out]} and {name} would share this folder; each job has its own in the sweep's, "
+                "which sweep=NAME names"
+            ]
+        seen[out] = name
+    return []
+
+
+def _identified(jobs: Mapping[str, Job], kinds: Sequence[Kind]) -> dict[str, Job]:
+    r"""The jobs, known by their settings and by what these stand for: code and files may have been edited."""
+    content = {job.name: kind.content for kind in kinds for job in kind.jobs}
+    return {name: replace(job, fingerprint=fingerprint(job.fingerprint, content[name])) for name, job in jobs.items()}
+
+
+def _running(folder: Path, todo: Iterable[str]) -> list[str]:
+    r"""Says which jobs another process of this machine is working on."""
+    found = []
+    for name in todo:
+        job = read_job(folder / name)
+        if job is not None and job.status == "running" and job.host == socket.gethostname() and job.pid != os.getpid():
+            found.append(
+                f"{name} is running already, in process {job.pid}: wait for its end, or end it and start again"
+            )
+    return found
 
 
 def _only(kind: Kind, todo: Mapping[str, Job]) -> Kind:
@@ -194,7 +280,7 @@ def _problems(kinds: Sequence[Kind]) -> list[str]:
     for kind in kinds:
         overrides = [job.overrides for job in kind.jobs]
         try:
-            check(kind.cfg, kind.task, overrides[0])
+            kind.content.update(prepare_run(kind.cfg, kind.task, overrides[0], elsewhere=True).content)
             good.update(*overrides)
         except (UsageError, OmegaConfBaseException) as error:
             bad.setdefault(" ".join(str(error).split()), []).extend(map(set, overrides))
@@ -210,9 +296,34 @@ def _problems(kinds: Sequence[Kind]) -> list[str]:
     return found
 
 
-def _done(folder: Path, job: Job) -> bool:
+def _done(folder: Path, out: Path | None, job: Job) -> bool:
+    r"""Whether the very job is done, and its results are where they should be."""
     before = read_job(folder)
-    return before is not None and before.status == "done" and before.fingerprint == job.fingerprint
+    if before is None or before.status != "done" or not job.fingerprint or before.fingerprint != job.fingerprint:
+        return False
+    if changed(before.reads) is not None:
+        return False
+    return read_facts(out or folder).get("fingerprint") == job.fingerprint
+
+
+def _read_by_user(opened: Iterable[str], since: float, besides: Iterable[Path]) -> dict[str, str]:
+    r"""The hashes of the files that were read, but for ours and for those that were written meanwhile.
+
+    Arguments:
+        opened: The files.
+        since: When the job began.
+        besides: Folders that are ours.
+    """
+    ours = [path.resolve() for path in besides] + [Path(__file__).parent.resolve()]
+    ours += [ours[-1].parent / part for part in ("configs", "tasks")]  # of a checkout
+    found: dict[str, str] = {}
+    for name in sorted(opened):
+        path = Path(name).resolve()
+        if not path.is_file() or path.stat().st_mtime >= since or any(path.is_relative_to(one) for one in ours):
+            continue
+        content = hash_file(name)
+        found |= {name: content} if content is not None else {}
+    return found
 
 
 def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> int:
@@ -235,16 +346,30 @@ def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> 
     return FAILED if bad else OK
 
 
-def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str, overrides: Sequence[str]) -> int:
+def perform(
+    work: Callable[[Callable[[str], None]], int],
+    folder: Path,
+    out: Path,
+    store: Path | None,
+    task: str,
+    overrides: Sequence[str],
+) -> int:
     r"""Does a job of a sweep, records it in `job.json`, and keeps what it prints in `output.txt`.
 
     A job that fails, for whatever reason, is a record and an exit code: the others go on.
+
+    Arguments:
+        work: Does it, tells the fingerprint of what it does as soon as that is known, and returns the exit code.
+        folder: The folder of the job.
+        out: The folder of its results.
+        store: The folder of the store, if there is one.
+        task: The name of the task.
+        overrides: The settings that make it.
     """
 
-    start = time.monotonic()
-    job = Job(
-        folder.name, list(overrides), task, fingerprint(cfg), "running", host=socket.gethostname(), pid=os.getpid()
-    )
+    start, since = time.monotonic(), time.time()
+    job = Job(folder.name, list(overrides), task, "", "running", host=socket.gethostname(), pid=os.getpid())
+    clear(folder)  # a scheduler may have started it before
     job.save(folder)
     last = start
 
@@ -254,16 +379,22 @@ def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str,
             last = time.monotonic()
             replace(job, progress=round(progress, 3), seconds=round(last - start, 1)).save(folder)
 
+    def identify(content: str) -> None:
+        nonlocal job
+        job = replace(job, fingerprint=content)
+        job.save(folder)
+
     code, reason = FAILED, ""
     with (
         (folder / "output.txt").open("w", encoding="utf-8") as output,
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(output),
         watched(tell),
+        listening() as heard,
     ):
         try:
-            code = int(work())
-            reason = _failures(folder) if code else ""
+            code = int(work(identify))
+            reason = _failures(out) if code else ""
         except (UsageError, OmegaConfBaseException) as error:
             code, reason = USAGE, " ".join(str(error).split())
         except Exception as error:
@@ -274,14 +405,11 @@ def perform(work: Callable[[], int], cfg: "DictConfig", folder: Path, task: str,
             raise
     status = "done" if code == OK else "failed"
     seconds = round(time.monotonic() - start, 1)
-    replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason).save(folder)
+    reads = _read_by_user(heard.files, since, [folder.parent, out, *([] if store is None else [store])])
+    replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason, reads=reads).save(folder)
     return code
 
 
 def _failures(folder: Path) -> str:
     r"""Returns the reasons of the candidates that failed in a run that went to its end."""
-    try:
-        failures = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["failures"]
-    except (OSError, ValueError, KeyError):
-        return ""
-    return "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+    return "; ".join(f"{name}: {reason}" for name, reason in (read_facts(folder).get("failures") or {}).items())

@@ -5,7 +5,9 @@ they are asked to stay. So memory is bounded, a killed run goes on where it stop
 nor the number of workers changes a bit of the result.
 """
 
-__all__ = ["Identity", "Outcome", "Plan", "draw_reference", "forget", "observe", "remake", "simulate", "work"]
+__all__ = [
+    "Identity", "Outcome", "Plan", "draw_reference", "forget", "observe", "remake", "short_hash", "simulate", "work",
+]  # fmt: skip
 
 import dataclasses
 import functools
@@ -91,12 +93,17 @@ class Identity:
 
     @property
     def hashes(self) -> dict[str, str]:
-        r"""Short hashes of the task and the candidates, for the run's folder."""
+        r"""Short hashes of the task, the candidates and the metrics, for the run's folder; none if nothing is known."""
+        if self.task is None:
+            return {}
         named = {"task": self.task} | {f"candidate:{name}": one for name, one in self.candidates.items()}
-        return {key: _short_hash(one) for key, one in named.items()}
+        named |= {f"metric:{name}": one for name, one in self.metrics.items()}
+        return {key: short_hash(one) for key, one in named.items()}
 
 
-def _short_hash(identity: Any) -> str:
+def short_hash(identity: Any) -> str:
+    r"""Returns a short hash of what was described."""
+
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -325,6 +332,17 @@ def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
     return draws
 
 
+def _as_record(seen: Any) -> Record:
+    r"""What a metric kept of a block, after a check: others' records must not suffer from what cannot be stored."""
+    if not isinstance(seen, Mapping):
+        raise TypeError(f"observe returned a {type(seen).__name__}; a mapping of names to arrays is needed")
+    record = {str(key): np.asarray(value) for key, value in seen.items()}
+    bad = next((key for key, value in record.items() if value.dtype == object), None)
+    if bad is not None:
+        raise TypeError(f"observe returned {bad!r}, a {type(seen[bad]).__name__}; an array of numbers is needed")
+    return record
+
+
 def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
     r"""Lets metrics look at a block. A metric that does not apply gives its reason in place of a record."""
 
@@ -335,7 +353,7 @@ def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
             outcomes[name] = MISSING[lacking]
             continue
         try:
-            outcomes[name] = metric.observe(block)
+            outcomes[name] = _as_record(metric.observe(block))
         except UsageError as error:
             outcomes[name] = str(error)
         except Exception as error:  # a metric fails alone, and says so in its own row

@@ -2,6 +2,7 @@ r"""Expected coverage: the curve that ranks of the truth make, with its band and
 
 __all__ = ["Coverage"]
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -25,12 +26,14 @@ class Coverage:
         samples: The number of samples $S$.
         seed: The seed of the bootstrap and of the randomized p-value.
         confidence: The level of the band between `lower` and `upper`.
+        shared: Whether fiducials share sample sets. The test takes them for independent, so there is no p-value.
     """
 
     ranks: NDArray[np.int32] = field(repr=False)
     samples: int
     seed: int = 0
     confidence: float = 0.95
+    shared: bool = False
 
     purpose: ClassVar[str] = "coverage"  # names the random streams
 
@@ -98,4 +101,6 @@ class Coverage:
     @cached_property
     def pvalue(self) -> float:
         r"""Kolmogorov-Smirnov test that $J$ is uniform, on one region per fiducial: those are independent."""
+        if self.shared:
+            return math.nan
         return uniform_pvalue(self.ranks[:, 0], self.samples, generator(self.seed, f"{self.purpose} test"))[1]

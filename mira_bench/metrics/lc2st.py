@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
-from ..arrays import Array, as_array, as_host, as_pair, flat, refuse_non_finite
+from ..arrays import Array, as_array, as_host, flat, refuse_non_finite
 from ..errors import UsageError
-from ..metric import Block, Context, Metric, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
 
 CLASSIFIERS = ("mlp", "random_forest")
+SHARED = "fiducials share a sample set, and L-C2ST trains on one draw for each"
 FEW_PAIRS = 20  # with fewer, the classifier cannot set any aside to know when to stop
 
 
@@ -169,12 +170,15 @@ def lc2st(
     """
 
     _check(fiducials, trials, most_samples, classifier)
-    y, values = as_pair(truths, samples)
+    block = whole_block(truths, samples)
+    y, values = block.truths, block.samples
     data = _observations(as_array(x, "x"))
     if len(data) != len(y):
         raise UsageError(f"x has {len(data)} observations, the truths have {len(y)} fiducials")
     if len(y) < FEW_PAIRS or values.shape[1] < 2:
         raise UsageError(f"L-C2ST needs at least {FEW_PAIRS} fiducials and 2 samples of each")
+    if block.groups is not None:
+        raise UsageError(SHARED)
     points = as_host(values[:fiducials, 1 : 1 + most_samples])
     return _test(y, as_host(values[:, 0]), data, points, trials, classifier, seed)
 
@@ -200,7 +204,7 @@ class Lc2st(Metric):
 
     def observe(self, block: Block) -> Record:
         if block.groups is not None:
-            raise UsageError("fiducials share a sample set, and L-C2ST trains on one draw for each")
+            raise UsageError(SHARED)
         if block.samples.shape[1] < 2:
             raise UsageError(f"{block.name} has a single sample per fiducial; L-C2ST needs two")
         chosen = int(np.count_nonzero(block.index < self.fiducials))

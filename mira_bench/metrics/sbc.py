@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from ..arrays import Array, as_pair
+from ..arrays import Array
 from ..errors import UsageError
-from ..metric import Block, Context, Metric, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..players import random_axes
 from ..ranks import marginal_ranks, projected_ranks
-from ..scaling import Scaling, as_bounds
+from ..scaling import Scaling
 from ..statistics import holm, uniform_pvalue
 from ..streams import generator
 
@@ -48,12 +48,14 @@ class SbcResult:
         samples: The number of samples $S$.
         seed: The seed of the randomized test.
         projections: The number $q$ of random projections.
+        shared: Whether fiducials share sample sets. The test takes them for independent, so there are no p-values.
     """
 
     ranks: NDArray[np.int32]
     samples: int
     seed: int = 0
     projections: int = 0
+    shared: bool = False
 
     def __repr__(self) -> str:
         return f"SbcResult(pvalue={self.pvalue:.3g}, fiducials={len(self.ranks)}, samples={self.samples})"
@@ -71,7 +73,7 @@ class SbcResult:
     @property
     def pvalues(self) -> NDArray[np.float64]:
         r"""The p-value of every dimension and projection, with shape $(d + q,)$."""
-        return self._tests[:, 1]
+        return np.full(len(self._tests), np.nan) if self.shared else self._tests[:, 1]
 
     @property
     def adjusted(self) -> NDArray[np.float64]:
@@ -163,7 +165,8 @@ def sbc(
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.
-        samples: The samples of the candidate, with shape $(L, S, *event)$.
+        samples: The samples of the candidate, with shape $(L, S, *event)$. Where fiducials share sample sets there are
+            no p-values.
         marginals: Whether the dimensions themselves are ranked.
         projections: The number of random projections.
         seed: The seed of directions, ties and test.
@@ -176,10 +179,11 @@ def sbc(
     """
 
     _check(marginals, projections)
-    y, values = as_pair(truths, samples)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1]))
-    ranks = _ranks(y, values, scaling, normalize, marginals, projections, seed, np.arange(len(y)))
-    return SbcResult(ranks, values.shape[1], seed, projections)
+    block = whole_block(truths, samples, seed=seed, bounds=bounds)
+    ranks = _ranks(
+        block.truths, block.samples, block.scaling, normalize, marginals, projections, seed, block.index
+    )  # fmt: skip
+    return SbcResult(ranks, block.samples.shape[1], seed, projections, block.groups is not None)
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def tarp(
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.
-        samples: The samples of the candidate, with shape $(L, S, *event)$.
+        samples: The samples of the candidate, with shape $(L, S, *event)$. Where fiducials share sample sets there is
+            no p-value.
         regions: The number of centers per fiducial.
         seed: The seed of centers, ties, bootstrap and test.
         normalize: The scale of the distances, see `mira_bench.scaling`.
@@ -64,7 +65,7 @@ def tarp(
 
     block = whole_block(truths, samples, seed=seed, bounds=bounds, x=x)
     ranks = Tarp(regions, normalize, distance, centers).ranks(block, threads or available_threads())
-    return TarpResult(ranks, block.samples.shape[1], seed, confidence)
+    return TarpResult(ranks, block.samples.shape[1], seed, confidence, block.groups is not None)
 
 
 @dataclass(frozen=True)

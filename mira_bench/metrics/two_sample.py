@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
+from ..arrays import Array, as_array, as_host, flat, in_one_unit, is_device_tensor, refuse_non_finite
 from ..errors import UsageError
 from ..metric import MISSING, Block, Context, Metric, Record, Scores
 from ..scaling import Scaling
@@ -64,7 +64,7 @@ def as_sets(
     """
 
     sets, events = [], []
-    for name, values in (("a", a), ("b", b)):
+    for name, values in in_one_unit({"a": a, "b": b}).items():
         array = as_array(values, name)
         array = as_host(array.detach() if is_device_tensor(array) else array)
         if array.ndim == 0 or len(array) < least:

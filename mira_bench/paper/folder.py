@@ -2,13 +2,13 @@ r"""What a reproduced item leaves behind: a table in three formats, a figure, no
 
 __all__ = ["conclude", "overview_page"]
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ..outputs import finish, read_facts
 from ..report.figures import save
 from ..report.tables import latex, markdown
 from ..study import Run
@@ -116,9 +116,9 @@ def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path
 
     table = compare(paper, runs)
     ranking, clashes = ranking_agreement(table)
-    file = out / "provenance.json"
-    facts = json.loads(file.read_text(encoding="utf-8"))
+    before = read_facts(out)
     changed = bool(paper.get("changed", False))
+    facts = dict(before)
     facts["paper"] = {
         "item": item,
         "status": status(table, ranking) + (" (changed)" if changed else ""),
@@ -127,13 +127,15 @@ def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path
         "changed": changed,
         "command": paper.get("command", f"python -m mira_bench experiment={item}"),
     }
-    file.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    written = [*(f"table.{kind}" for kind in ("csv", "md", "tex")), "notes.md", "figure.png", "figure.pdf"]
+    finish(out, {**before, "outputs": [*before.get("outputs", ()), *written]})
     table[KEPT].to_csv(out / "table.csv", index=False)
     text = shown(table)
     (out / "table.md").write_text(markdown(text), encoding="utf-8")
     (out / "table.tex").write_text(latex(text), encoding="utf-8")
     (out / "notes.md").write_text(_notes(item, paper, table, facts), encoding="utf-8")
     save(comparison(table, {"title": paper["title"], **paper.get("figure", {})}), out / "figure")
+    finish(out, {**read_facts(out), "paper": facts["paper"]})
     print(markdown(text))
     print(f"{item}: {facts['paper']['status']}; ranking: {ranking}. {sizes(table)}. Table, figure and notes: {out}")
     return table

@@ -1,16 +1,18 @@
 r"""The folder that explains a run, and what its end looks like on a terminal. All that scores share it."""
 
-__all__ = ["conclude", "logging_to", "save_config"]
+__all__ = ["conclude", "held_log", "logging_to", "save_config"]
 
-import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from logging.handlers import MemoryHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import UsageError
+from ..jobs import resolved
+from ..outputs import announce, claim, finish, open_folder
 from .methods import console_methods, explain_methods
 from .provenance import provenance
 from .tables import console
@@ -22,46 +24,98 @@ log = logging.getLogger("mira_bench")
 
 
 @contextmanager
-def logging_to(folder: Path) -> Iterator[None]:
-    r"""Makes the folder and keeps the log in its `log.txt`."""
+def logging_to(folder: Path, *, fresh: bool = False, held: Sequence[logging.LogRecord] = ()) -> Iterator[Path]:
+    r"""Opens the folder of a run, without what an earlier one left there, and keeps the log in its `log.txt`.
+
+    Arguments:
+        folder: The folder.
+        fresh: Whether it must be a new one; it gets another name if there is one of this name.
+        held: What was logged before.
+
+    Yields:
+        The folder.
+    """
 
     try:
+        folder = claim(folder) if fresh else folder
         folder.mkdir(parents=True, exist_ok=True)
-        handler = logging.FileHandler(folder / "log.txt", mode="w", encoding="utf-8")
+        file = (folder / "log.txt").open("a", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"the folder {folder} cannot be written: {error}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    with file:
+        _lock(file, folder)
+        open_folder(folder, besides=["log.txt"])
+        file.truncate(0)
+        announce(folder, "log.txt")
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        for record in held:
+            handler.handle(record)
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        try:
+            yield folder
+        except Exception as error:
+            log.error("%s", error)
+            raise
+        finally:
+            log.removeHandler(handler)
+
+
+def _lock(file: TextIO, folder: Path) -> None:
+    r"""Refuses a folder that another run writes into. The lock goes with the process; not all disks know locks."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UsageError(f"another run is writing into {folder}: wait for its end, or give another out=") from error
+    except OSError:
+        return
+
+
+@contextmanager
+def held_log() -> Iterator[list[logging.LogRecord]]:
+    r"""Keeps what is logged in memory, until it is known whether there will be a folder for it."""
+
+    handler = MemoryHandler(2**20, flushLevel=logging.CRITICAL + 1)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
-        yield
-    except Exception as error:
-        log.error("%s", error)
-        raise
+        yield handler.buffer
     finally:
         log.removeHandler(handler)
-        handler.close()
 
 
 def save_config(settings: Any, folder: Path) -> None:
-    r"""Writes settings as `config.yaml`."""
+    r"""Writes settings as `config.yaml`, with the values of what is interpolated."""
 
     from omegaconf import OmegaConf
 
-    plain = dict(settings) if isinstance(settings, Mapping) else OmegaConf.to_container(settings, resolve=True)
+    plain = resolved(settings) if OmegaConf.is_config(settings) else dict(settings)
+    announce(folder, "config.yaml")
     OmegaConf.save(OmegaConf.create(plain), folder / "config.yaml")
 
 
-def conclude(result: "Result", folder: Path, task: str, seconds: float) -> None:
-    r"""Writes tables, figures and `provenance.json`, and prints the ranking, warnings and failures."""
+def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: Mapping[str, Any] | None = None) -> None:
+    r"""Writes tables, figures and `provenance.json`, and prints the ranking, warnings and failures.
+
+    Arguments:
+        result: The result.
+        folder: The folder of the run, which is open.
+        task: The name of the task.
+        seconds: The time that it took.
+        facts: What else `provenance.json` is to say.
+    """
 
     from rich.console import Console
 
-    result.save(folder)
-    facts = provenance(
-        task=task, seed=result.seed, seconds=seconds, candidate_seconds=result.seconds, failures=result.failures
-    )
-    (folder / "provenance.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    result.write(folder)
+    told = {"task": task, "seed": result.seed, "seconds": seconds, "candidate_seconds": result.seconds}
+    told |= {"failures": result.failures, "identity": dict(result.identity), "files": dict(result.files)}
+    finish(folder, provenance(**told | dict(facts or {})))
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=180)
     screen.print(console(result, screen.width))

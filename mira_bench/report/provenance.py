@@ -46,9 +46,11 @@ def _git() -> dict[str, str | bool] | None:
 def provenance(**more: Any) -> dict[str, Any]:
     r"""Returns the circumstances of this process, with what the caller adds."""
 
+    now = datetime.now(timezone.utc)
     return {
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        "date": datetime.now(timezone.utc).date().isoformat(),
+        "date": now.date().isoformat(),
+        "finished": now.isoformat(timespec="milliseconds"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processor": platform.processor() or platform.machine(),

@@ -1,6 +1,6 @@
 r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 
-__all__ = ["console", "display", "known", "latex", "markdown", "number", "plus_minus", "save"]
+__all__ = ["console", "display", "known", "latex", "markdown", "number", "plus_minus", "read_table", "save"]
 
 import math
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from ..outputs import announce
 from ..ranking import TIERS, rule
 
 if TYPE_CHECKING:
@@ -17,7 +18,25 @@ if TYPE_CHECKING:
     from ..result import Result
 
 DASH = "-"
+# The columns of our tables that hold words, which are words also if they look like a number or like nothing.
+WORDS = {
+    "task", "candidate", "metric", "view", "note", "role", "tier", "tied", "verdict", "evidence", "method", "tiers",
+    "best", "worst", "verdicts", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row", "column",
+    "rule", "winner", "case", "name", "overrides", "status",
+}  # fmt: skip
 SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
+
+
+def read_table(path: Path) -> pd.DataFrame:
+    r"""Reads a table that this package wrote as csv. A candidate may be called `null`, `NA` or `1e5`."""
+
+    table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    numbers = {name: [_number(text) for text in table[name]] for name in table.columns if name not in WORDS}
+    return table.assign(**numbers)
+
+
+def _number(text: str) -> float:
+    return float(text) if text not in ("", "<NA>") else math.nan  # Python reads every digit that was written
 
 
 def known(value: Any) -> bool:
@@ -76,16 +95,26 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
     return table.drop(columns=[title for title in SOMETIMES if (table[title] == DASH).all()])
 
 
+def _line(cell: Any) -> str:
+    r"""A cell in one line: a name may have several, and would end the row."""
+    return " ".join(str(cell).splitlines())
+
+
 def markdown(table: pd.DataFrame) -> str:
     r"""Returns a table as Markdown."""
 
     lines = ["| " + " | ".join(table.columns) + " |", "|" + "---|" * len(table.columns)]
     for row in table.itertuples(index=False):
-        lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
+        lines.append("| " + " | ".join(_line(cell).replace("|", "\\|") for cell in row) + " |")
     return "\n".join(lines) + "\n"
 
 
-LATEX = str.maketrans({"_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#"})
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
+        "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    }
+)  # fmt: skip
 
 
 def latex(table: pd.DataFrame) -> str:
@@ -94,7 +123,7 @@ def latex(table: pd.DataFrame) -> str:
 
     lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\toprule"]
     lines += [" & ".join(cell(c) for c in table.columns) + r" \\", r"\midrule"]
-    lines += [" & ".join(cell(str(c)) for c in row) + r" \\" for row in table.itertuples(index=False)]
+    lines += [" & ".join(cell(_line(c)) for c in row) + r" \\" for row in table.itertuples(index=False)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
@@ -129,9 +158,10 @@ def explanation(result: "Result") -> str:
 def save(result: "Result", folder: Path) -> None:
     r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`; `methods.csv` with several seeds."""
 
+    announce(folder, "scores.parquet", "summary.csv", *(f"ranking.{kind}" for kind in ("csv", "md", "tex")))
     if result.methods is not None:
+        announce(folder, "methods.csv")
         result.methods.to_csv(folder / "methods.csv", index=False)
-
     result.scores.to_parquet(folder / "scores.parquet", index=False)
     result.summary.to_csv(folder / "summary.csv", index=False)
     result.ranking.to_csv(folder / "ranking.csv", index=False)
@@ -152,11 +182,12 @@ def console(result: "Result", width: int) -> "Table":
     r"""Returns the ranking for a terminal of a given width."""
 
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     shown = display(result.ranking)
     table = Table(
-        title=f"{result.task}: which posterior can be trusted", caption=explanation(result), box=box.SIMPLE_HEAD
+        title=escape(f"{result.task}: which posterior can be trusted"), caption=explanation(result), box=box.SIMPLE_HEAD
     )
     narrow = next((columns for limit, columns in FITTING.items() if width < limit), None)
     shown = shown if narrow is None else shown[[*narrow, "evidence"]]
@@ -178,7 +209,7 @@ def console(result: "Result", width: int) -> "Table":
             table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdict")
     candidates = result.ranking["role"] == "candidate"
     for i, row in enumerate(shown.itertuples(index=False)):
-        *cells, evidence = (str(c) for c in row)
+        *cells, evidence = (escape(_line(c)) for c in row)
         cells[-1] += f"\n[dim]{evidence}[/dim]"
         last = i + 1 < len(shown) and candidates.iloc[i] and not candidates.iloc[i + 1]
         table.add_row(*cells, end_section=bool(last))

@@ -277,7 +277,8 @@ def test_joint_mode_uses_a_stated_part(rng):
     y = images.mean(axis=(1, 2))[:, None] + 0.1 * rng.normal(size=(60, 1))
     samples = y[:, None] + rng.normal(size=(60, 4, 1))
     metrics = {"mmd": mb.Mmd(pairs=50)}
-    result = mb.score(y, {"a": samples}, x=images, metrics=metrics, groups=np.arange(60) // 2)
+    shared = np.repeat(samples[::2], 2, axis=0)
+    result = mb.score(y, {"a": shared}, x=images, metrics=metrics, groups=np.arange(60) // 2)
     note = row(result, "mmd").note
     assert "50 fiducials" in note
     assert "32 projections of x" in note
@@ -325,7 +326,7 @@ def test_no_number_comes_with_its_reason(rng):
 
 
 def test_the_ranking_has_them(rng):
-    truths, samples = rng.normal(size=(20, 2)), rng.normal(size=(20, 20, 2))
+    truths, samples = rng.normal(size=(20, 2)), rng.normal(size=(20, 15, 2))
     metrics = {"mira": mb.Mira(regions=5), "mmd": mb.Mmd(against="posterior", fiducials=3)}
     known, unknown = (
         mb.score(truths, {"a": samples}, reference=reference, metrics=metrics).ranking for reference in (samples, None)
