@@ -1,0 +1,49 @@
+r"""A change that must not change a number: small runs give what they gave before, and stored blocks are found again."""
+
+import json
+import tarfile
+from importlib import util
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from mira_bench import units
+from mira_bench.store import Store
+
+HERE = Path(__file__).parent / "golden"
+_spec = util.spec_from_file_location("golden_make", HERE / "make.py")
+make = util.module_from_spec(_spec)
+_spec.loader.exec_module(make)
+
+
+def compare(name, out):
+    for table in ("summary", "ranking"):
+        before, now = (pd.read_csv(path) for path in (HERE / f"{name}-{table}.csv", out / f"{table}.csv"))
+        # Another processor may add in another order; what is meant here is another number.
+        pd.testing.assert_frame_equal(now, before, rtol=1e-7, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", make.RUNS)
+def test_runs_give_what_they_gave(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(HERE)
+    assert make.run(name, tmp_path / "out", None) == 0
+    compare(name, tmp_path / "out")
+
+
+@pytest.mark.parametrize("name", make.STORED)
+def test_blocks_that_were_stored_are_found(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(HERE)
+    with tarfile.open(HERE / "store.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    versions = {}
+    for entry in Store(tmp_path / "store").entries():
+        versions |= entry.spec.get("versions", {})
+    assert "numpy" in versions
+    # The blocks were made with the libraries of that day.
+    monkeypatch.setattr(units, "_version", lambda package: versions[package])
+    written = []
+    monkeypatch.setattr(Store, "put", lambda self, spec, *a, **k: written.append(json.dumps(spec, sort_keys=True)))
+    assert make.run(name, tmp_path / "out", tmp_path / "store") == 0
+    assert written == []
+    compare(name, tmp_path / "out")
