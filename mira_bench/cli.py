@@ -164,7 +164,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     from omegaconf import OmegaConf
 
     from .cli_dry import dry_run
-    from .cli_keys import check, explain
+    from .cli_keys import check, explain, found_configs
     from .jobs import key_of
     from .settings import check_files, settle
     from .sweep import Command, is_sweep, perform, prepare
@@ -173,6 +173,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     arguments = [re.sub(r"^store\.check=", "check_store=", word) for word in arguments]
     check(arguments)
     command = Command(list(arguments))
+    arguments = [*arguments, *found_configs(arguments)]
     codes = command.codes
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")

@@ -1,11 +1,13 @@
 r"""Keys of the command line that nothing reads are refused, with the one that was meant or all that exist."""
 
-__all__ = ["check", "explain"]
+__all__ = ["check", "explain", "found_configs"]
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
+from pathlib import Path
 
 from .errors import UsageError
 
@@ -20,6 +22,20 @@ def check(arguments: Sequence[str]) -> None:
         key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
         if key and not argument.startswith("-") and key[1] not in known:
             raise UsageError(f"there is no key {key[1]!r}; {_hint(key[1], known)}")
+
+
+def found_configs(arguments: Sequence[str]) -> list[str]:
+    r"""Returns the settings that add the metrics and candidates of the user's `--config-dir` to those that exist."""
+    words = [word for argument in arguments for word in argument.split("=", 1 if argument.startswith("--") else 0)]
+    folders = [Path(after) for word, after in itertools.pairwise(words) if word in ("--config-dir", "-cd")]
+    found = []
+    for group in ("metric", "candidate"):
+        for file in (path for folder in folders for path in sorted((folder / group).glob("*.yaml"))):
+            entry = f"{group}@{group}.{file.stem}={file.stem}"
+            ours = (resources.files("mira_bench.configs") / group / file.name).is_file()
+            if not ours and not any(argument.lstrip("+").startswith(entry) for argument in arguments):
+                found.append(f"+{entry}")
+    return found
 
 
 def explain(error: Exception) -> str:

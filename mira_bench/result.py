@@ -33,6 +33,7 @@ class Result:
         task: The name of the task.
         standings: The candidates with their scores, in the order in which they were given.
         metrics: The names of the metrics that were asked for.
+        columns: The titles of those that the printed ranking shows beside what it always shows, by name.
         names: The names of the parameters, if they have any.
         rank_by: The rule of the ranking.
         seed: The seed of the run.
@@ -56,6 +57,7 @@ class Result:
     reuse: Sequence[str] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
     folder: Path | None = field(default=None, init=False)
 
@@ -87,7 +89,12 @@ class Result:
     @cached_property
     def ranking(self) -> pd.DataFrame:
         r"""The ranking, best first; see `mira_bench.ranking`."""
-        return rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
+        table = rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
+        scores = {s.name: s.scores for s in self.standings}
+        for metric in self.columns:
+            values = [scores[name][metric].score if metric in scores[name] else np.nan for name in table["candidate"]]
+            table.insert(table.columns.get_loc("verdict"), metric, values)
+        return table
 
     @cached_property
     def methods(self) -> pd.DataFrame | None:

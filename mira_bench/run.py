@@ -333,6 +333,7 @@ def run(
         task=plan.name,
         standings=standings,
         metrics=list(plan.metrics),
+        columns={key: metric.column for key, metric in plan.metrics.items() if metric.column},
         names=None if names is None else list(names),
         rank_by=rank_by,
         seed=plan.seed,

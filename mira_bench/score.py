@@ -273,11 +273,11 @@ def score(
 
     chosen = choose_metrics(metrics, regions, normalize)
     pooled = None
-    if any(getattr(m, "normalize", None) == "pooled" for m in chosen.values()):
+    if any(metric.normalize == "pooled" for metric in chosen.values()):
         pooled = _pooled(y, samples)
     scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y), pooled=pooled)
     for metric in chosen.values():
-        scaling.resolve(getattr(metric, "normalize", "auto"))
+        scaling.resolve(metric.normalize)
 
     def work(name: str, rows: slice) -> dict:
         values = samples[name][rows]
@@ -324,6 +324,7 @@ def score(
         task="samples",
         standings=_annotated(standings, notes),
         metrics=list(chosen),
+        columns={key: metric.column for key, metric in chosen.items() if metric.column},
         names=None if names is None else list(names),
         rank_by=rank_by,
         seed=seed,

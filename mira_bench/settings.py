@@ -40,7 +40,11 @@ SAMPLING = (
 
 
 def settle(cfg: "DictConfig") -> None:
-    r"""Puts the number of cores of this machine in place of `workers=auto`."""
+    r"""Puts values in place of what stands for them: the number of cores for `workers=auto`, the default metrics."""
+    from .metrics import DEFAULT
+
+    if cfg.metrics is None:
+        cfg.metrics = list(DEFAULT)
     if cfg.workers == "auto":
         from .ranks import available_threads
 

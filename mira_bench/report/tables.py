@@ -3,7 +3,7 @@ r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 __all__ = ["console", "display", "known", "latex", "markdown", "number", "plus_minus", "read_table", "save"]
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,8 +65,13 @@ def _rank(row: Any) -> str:
     return str(int(row.rank)) if known(row.rank) else DASH
 
 
-def display(ranking: pd.DataFrame) -> pd.DataFrame:
-    r"""Returns the ranking as people read it: numbers with their errors, as text."""
+def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.DataFrame:
+    r"""Returns the ranking as people read it: numbers with their errors, as text.
+
+    Arguments:
+        ranking: The ranking.
+        more: The titles of further columns, by name.
+    """
 
     best = ranking["log_evidence"].max()  # only differences of log-evidences have a meaning
     columns: dict[str, Callable[[Any], str]] = {
@@ -87,6 +92,7 @@ def display(ranking: pd.DataFrame) -> pd.DataFrame:
         "MMD": lambda r: number(r.mmd, ".4f"),
         "Δ ln Z": lambda r: number(r.log_evidence - best, "+.1f"),
         "R-hat": lambda r: number(r.rhat, ".2f") + ("!" if known(r.not_converged) and r.not_converged else ""),
+        **{title: lambda r, name=name: number(getattr(r, name)) for name, title in (more or {}).items()},
         "verdict": lambda r: r.verdict,
         "evidence": lambda r: r.evidence,
     }
@@ -165,7 +171,7 @@ def save(result: "Result", folder: Path) -> None:
     result.scores.to_parquet(folder / "scores.parquet", index=False)
     result.summary.to_csv(folder / "summary.csv", index=False)
     result.ranking.to_csv(folder / "ranking.csv", index=False)
-    table = display(result.ranking)
+    table = display(result.ranking, result.columns)
     title = f"# {result.task}\n\n"
     (folder / "ranking.md").write_text(title + markdown(table) + "\n" + explanation(result) + "\n", encoding="utf-8")
     (folder / "ranking.tex").write_text(latex(table), encoding="utf-8")
@@ -185,7 +191,7 @@ def console(result: "Result", width: int) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    shown = display(result.ranking)
+    shown = display(result.ranking, result.columns)
     table = Table(
         title=escape(f"{result.task}: which posterior can be trusted"), caption=explanation(result), box=box.SIMPLE_HEAD
     )
