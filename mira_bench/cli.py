@@ -116,7 +116,6 @@ def _run(
     if prepared.files is not None:
         from .cli_score import score_files
 
-        cfg.out = out.as_posix()
         of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by}
         return score_files(prepared.files, prepared.metrics, out, cfg, **of_run, fresh=fresh, facts=prepared.facts)
     arguments = prepared.arguments
