@@ -18,6 +18,7 @@ __all__ = [
     "refuse_masks",
 ]
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -338,13 +339,17 @@ def meet_ties(truths: np.ndarray, samples: Array, precision: str | None = None) 
     if precision != "float32":  # half precision: what is lost is no longer small, even where nothing is met
         return np.where(np.isfinite(rounded), rounded, truths), samples
     met = np.zeros_like(moved)
-    for rows in _chunks(samples):
-        part, wanted = samples[rows], rounded[rows, None]
+    wide = len(dims) > 16  # NumPy's innermost loop should be the longer one
+    parts = [slice(None)] if wide else [slice(int(i), int(i) + 1) for i in np.flatnonzero(dims)]
+    for rows, columns in itertools.product(_chunks(samples), parts):
+        part, wanted = samples[rows, :, columns], rounded[rows, None, columns]
         if is_device_tensor(part):
             wanted = sys.modules["torch"].as_tensor(wanted).to(part)
-            met[rows] = (part == wanted).any(dim=1).cpu().numpy()
+            met[rows, columns] = (part == wanted).any(dim=1).cpu().numpy()
         else:
-            met[rows] = (part == wanted.astype(part.dtype)).any(axis=1)
+            wanted = wanted.astype(part.dtype)
+            same = part == wanted if wide else part[..., 0] == wanted[..., 0]
+            met[rows, columns] = same.any(axis=1).reshape(len(same), -1)
     return np.where(met & dims, rounded, truths), samples
 
 

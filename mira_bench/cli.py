@@ -27,7 +27,7 @@ HELP = """\
 mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
 
   python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
-  python -m mira_bench score truths.npy npe=npe.npy mcmc=chains.nc ...   samples that exist already (score --help)
+  python -m mira_bench score truths.npy npe=npe.npy mcmc=mcmc.h5 ...   samples that exist already (score --help)
   python -m mira_bench -m key=a,b ...          a sweep: every combination is a job (a comma separates values)
   python -m mira_bench collect DIR ...         runs of sweeps and machines in one table, leaderboard and figure
   python -m mira_bench list [tasks|candidates|metrics|experiments]
@@ -116,7 +116,6 @@ def _run(
     if prepared.files is not None:
         from .cli_score import score_files
 
-        cfg.out = out.as_posix()
         of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by}
         return score_files(prepared.files, prepared.metrics, out, cfg, **of_run, fresh=fresh, facts=prepared.facts)
     arguments = prepared.arguments

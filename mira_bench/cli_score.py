@@ -152,6 +152,8 @@ def score_files(
     if edited is not None:
         raise UsageError(f"{edited} was edited while it was scored: start again")
     with logging_to(out, fresh=fresh, held=held) as folder:
+        if "out" in settings:
+            settings["out"] = folder.as_posix()
         save_config(settings, folder)
         conclude(result, folder, task, time.perf_counter() - start, facts)
     return 1 if result.failures else 0

@@ -165,13 +165,17 @@ class Collected:
     @cached_property
     def extra(self) -> dict[str, Any]:
         r"""Root keys that this module does not know, such as a budget: they belong to the candidates."""
-        known = (*COMPARED, *COMPARED_FILES, *NEUTRAL, *EXECUTION)
+        known = (*COMPARED, *COMPARED_FILES, *NEUTRAL, *EXECUTION, *(["candidate"] if self.hashes else []))
         return flatten({key: value for key, value in self.config.items() if key not in known})
 
     def settings(self, candidate: str) -> dict[str, Any]:
         r"""Returns the settings of a candidate, flat."""
         nodes = (self.config.get("task") or {}).get("candidates") or self.config.get("candidates")
         node = nodes.get(candidate) if isinstance(nodes, Mapping) else None
+        if self.hashes and node is None:  # a candidate of every task; npe/0 is a network of npe
+            everywhere = self.config.get("candidate") or {}
+            node = everywhere.get(candidate, everywhere.get(candidate.rpartition("/")[0]))
+            nodes = {candidate: node} if node is not None else nodes
         own = flatten(node, "file" if isinstance(node, str) else "") if node else {}
         # A root key that a candidate's config takes up acts through it; otherwise all candidates may depend on it.
         everyone = nodes.values() if isinstance(nodes, Mapping) else ()

@@ -21,7 +21,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from .ranking import TIE_LEVEL, Standing, order, verdict
+from .ranking import TIE_LEVEL, TIER_ORDER, Standing, order, verdict
 from .statistics import FEW_FIDUCIALS, farther_pvalue, holm
 
 COLUMNS = [
@@ -95,7 +95,7 @@ def _values(networks: Sequence[Standing], metric: str) -> NDArray[np.float64] | 
 
 
 def _tier(networks: Sequence[Standing]) -> str:
-    tiers = sorted(s.tier for s in networks)
+    tiers = sorted((s.tier for s in networks), key=TIER_ORDER.index)
     return tiers[len(tiers) // 2]
 
 
@@ -131,7 +131,7 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
         row: dict[str, object] = {"method": name, "networks": len(good) if group[0].method else 0}
         row |= {"failed": len(group) - len(good), "tiers": "".join(s.tier for s in good)}
         row |= {"verdicts": "; ".join(verdict(s)[0] for s in good)} | _extremes(good, rank_by)
-        key: tuple[object, ...] = (math.inf, "Z")
+        key: tuple[object, ...] = (math.inf, 0)
         for metric in ("mira", "energy"):
             values = _values(good, metric)
             if values is None:
@@ -148,7 +148,7 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
         if good:
             distance = abs(np.mean([s.mira.score - s.mira.expected for s in good if s.mira is not None] or [math.inf]))
             energy = row.get("energy", math.inf)
-            key = (distance, "") if rank_by == "mira" else (_tier(good), energy)
+            key = (distance, 0) if rank_by == "mira" else (TIER_ORDER.index(_tier(good)), energy)
         rows.append((not good, key, row))
     ordered = [row for _, _, row in sorted(rows, key=lambda r: (r[0], r[1] if not r[0] else ()))]
     return pd.DataFrame(_with_ties(ordered, compared, groups, rank_by), columns=COLUMNS)

@@ -32,6 +32,8 @@ from .streams import generator
 RANKINGS = ("tiers", "mira")
 TIE_LEVEL = 0.05
 TIERS = "tiers, then by energy score"
+# Where nothing was tested (-) nothing can be trusted, but it is not known to be worthless either.
+TIER_ORDER = "AB-C"
 SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
 
 COLUMNS = [
@@ -105,7 +107,9 @@ def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, st
         return "failed", standing.failure
     calibration, mira = standing.calibration, standing.mira
     if calibration is None:
-        return "-", "the calibration metric was not computed"
+        asked = standing.scores.get("calibration")
+        why = "the calibration metric was not computed" if asked is None else f"calibration {asked.note}"
+        return ("-", why) if asked is None or standing.informative is not False else _blind(standing, why)
 
     def label(marginal: int) -> str:
         return "" if marginal < 0 else f" of {calibration.where(marginal, names)}"
@@ -115,10 +119,7 @@ def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, st
     kind, marginal, z = calibration.spoke
     spoke = f"{kind}{label(marginal)} z = {z:+.1f}"
     if standing.informative is False:
-        assert standing.energy is not None
-        skill = f"skill {standing.energy.skill:+.3f} +- {standing.energy.skill_stderr:.3f}"
-        words = "worse than the prior" if standing.energy.harmful else "no information"
-        return words, f"{skill}; calibration p = {calibration.pvalue:.3f}"
+        return _blind(standing, f"calibration p = {calibration.pvalue:.3f}")
     if calibration.pvalue >= LEVEL:
         width = calibration.detectable_width
         if math.isnan(width):
@@ -135,6 +136,13 @@ def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, st
     if mira_z > 2 and dispersion_z < -2:
         return "underconfident", agree
     return "not uniform", spoke
+
+
+def _blind(standing: Standing, calibration: str) -> tuple[str, str]:
+    r"""The verdict on a candidate that does not beat the prior."""
+    assert standing.energy is not None
+    words = "worse than the prior" if standing.energy.harmful else "no information"
+    return words, f"skill {standing.energy.skill:+.3f} +- {standing.energy.skill_stderr:.3f}; {calibration}"
 
 
 def objections(standing: Standing) -> list[str]:
@@ -162,7 +170,7 @@ def rule(standings: Sequence[Standing], rank_by: str) -> str:
 
     scored = [s for s in standings if s.role == "candidate" and s.failure is None]
     if rank_by == "tiers":
-        if all(s.calibration is not None and s.informative is not None for s in scored):
+        if any(s.calibration is not None and s.informative is not None for s in scored):
             return TIERS
         if any(s.energy is not None for s in scored):
             blind = any(s.informative is False for s in scored)
@@ -200,7 +208,7 @@ def order_key(tier: str, energy: float, distance: float, failed: bool, rank_by: 
 
     if failed:
         return (2, 0, 0)
-    return (0, distance, 0) if rank_by == "mira" else (0, tier, energy, distance)
+    return (0, distance, 0) if rank_by == "mira" else (0, TIER_ORDER.index(tier), energy, distance)
 
 
 def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, float]]:

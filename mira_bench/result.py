@@ -83,8 +83,10 @@ class Result:
                 f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
             )
             return [f"there are no tiers {reason}; candidates are ranked by {words}"]
-        best = (s for s in self.standings if s.role == "candidate" and s.tier == "A")
-        return [notice for standing in best for notice in objections(standing)]
+        ranked = [s for s in self.standings if s.role == "candidate" and s.failure is None]
+        untested = [s for s in ranked if s.tier == "-"]
+        notices = [f"{s.name} has no tier, and ranks below those that passed or failed the test" for s in untested]
+        return [*notices, *(notice for s in ranked if s.tier == "A" for notice in objections(s))]
 
     @cached_property
     def ranking(self) -> pd.DataFrame:

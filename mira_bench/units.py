@@ -289,7 +289,22 @@ def _draw(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: An
             f"candidate {name!r} returned samples of shape {tuple(values.shape)}; {wanted} is needed: "
             f"{plan.samples} samples for each of {len(fiducials)} observations"
         )
+    if plan.samples == len(fiducials) > 1:
+        _refuse_swapped(plan, name, block, fiducials, posterior)
     return dataclasses.replace(draws, values=values)
+
+
+def _refuse_swapped(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> None:
+    r"""Raises if a posterior gives samples first: with as many samples as observations the shape does not show it."""
+    purpose = ("layout", plan.name, name, block)
+    with forked(plan.seed, *purpose):
+        first = posterior.sample(_observations(fiducials)[:1], plan.samples, generator(plan.seed, *purpose))
+    shape = tuple(Draws.of(first).values.shape)
+    if shape[:2] != (1, plan.samples):
+        raise UsageError(
+            f"candidate {name!r} returned samples of shape {shape} for one observation; (1, {plan.samples}, *event) is "
+            "needed: fiducials first, then samples"
+        )
 
 
 def _sample(

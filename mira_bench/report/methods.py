@@ -70,6 +70,7 @@ def console_methods(methods: pd.DataFrame, width: int) -> "Table":
     r"""Returns the table of methods for a terminal of a given width."""
 
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     shown = _fitting(display_methods(methods), width)
@@ -78,7 +79,7 @@ def console_methods(methods: pd.DataFrame, width: int) -> "Table":
         right = title in ("MIRA", "spread", "energy", "energy spread", "trained")
         table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdicts")
     for row in shown.itertuples(index=False):
-        table.add_row(*row)
+        table.add_row(*map(escape, row))
     return table
 
 

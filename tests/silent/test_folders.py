@@ -292,7 +292,8 @@ def test_the_folder_keeps_the_code_as_it_ran(elsewhere):
     Path("helper.py").write_text("NOISE = 0.5\n")
     Path("other/helper.py").write_text("WIDTH = 0.5\n")
     # It edits itself, and its helper, while it runs.
-    text = "from pathlib import Path\nimport numpy as np\nfrom helper import WIDTH\nDATA = np.load('data.npy')\n\n\ndef build(task, rng):\n"
+    text = "from pathlib import Path\nimport numpy as np\nfrom helper import WIDTH\nDATA = np.load('data.npy')\n\n\n"
+    text += "def build(task, rng):\n"
     text += "    for name in ('mine', 'helper'):\n        Path(f'other/{name}.py').write_text('edited')\n"
     text += "    return lambda x, count: x[:, None] + WIDTH * np.random.normal(size=(len(x), count, 1))\n"
     Path("other/mine.py").write_text(text)

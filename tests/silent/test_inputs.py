@@ -8,6 +8,7 @@ import pytest
 
 import mira_bench as mb
 from mira_bench.files import Files
+from mira_bench.inference import Given
 from mira_bench.scaling import Scaling
 
 L, S = 40, 24
@@ -602,3 +603,27 @@ def test_names_are_not_letters(arrays):
     table.rename(columns=dict(zip(NAMES, ["b[0]", "b[1]", "c"], strict=True))).to_csv(xs["npe"], index=False)
     refused("twice", files, **xs, names=["b", "b[1]"])
     assert re.search(r"b\[1\]", files(**xs, names=["b[1]", "b[0]"]).names[0])
+
+
+def test_a_run_refuses_samples_first_when_there_are_as_many_as_observations():
+    def law(count, rng):
+        return rng.normal(size=(count, 2))
+
+    task = mb.Task.from_simulator(law, lambda y, rng: y + rng.normal(size=y.shape), block=32)
+
+    def good(x, count):
+        return 0.5 * x[:, None] + np.random.normal(size=(len(x), count, 2)) / 2**0.5
+
+    class Swapped:
+        version = 1
+
+        def build(self, task, rng):
+            return self
+
+        def sample(self, x, count, rng):
+            return 0.5 * x[None] + rng.normal(size=(count, len(x), 2)) / 2**0.5
+
+    candidates = {"good": Given(good), "swapped": Swapped()}
+    result = mb.run(task, candidates, fiducials=64, samples=32, metrics=["mira"])
+    assert list(result.failures) == ["swapped"]
+    assert "fiducials first" in result.failures["swapped"]

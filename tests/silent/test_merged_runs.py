@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from mira_bench.cli import main
 from mira_bench.collect import collect_jobs, collect_runs, compare
-from mira_bench.jobs import write_json
+from mira_bench.jobs import fingerprint, write_json
 from mira_bench.leaderboard import leaderboard
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
@@ -190,12 +190,39 @@ def test_settings_of_others_do_not_tell_a_candidate_apart(elsewhere):
     assert board.seeds.tolist() == ["2/2"]
 
 
+def test_a_setting_that_candidates_take_up_is_told_once(elsewhere):
+    Path("conf/candidate").mkdir(parents=True)
+    Path("conf/candidate/mine.yaml").write_text("_target_: mira_bench.tasks.gaussian.ToyCandidate\nbias: ${budget}\n")
+    words = ["--config-dir", "conf", "+candidate@candidate.mine=mine", "candidates=[mine,correct]", *SMALL]
+    assert main(["-m", *words, "budget=1,2", "seed=0,1", "sweep=x"]) == 0
+    assert main(["collect", "results/sweeps/x"]) == 0
+    board = pd.read_csv("results/sweeps/x/leaderboard.csv", keep_default_na=False)
+    assert list(zip(board.candidate, board.settings, board.seeds, strict=True)) == [
+        ("correct", "", "2/2"), ("mine", "bias=1, budget=1", "2/2"), ("mine", "bias=2, budget=2", "2/2"),
+    ]  # fmt: skip
+    table = pd.read_csv("results/sweeps/x/table.csv")
+    assert not [name for name in table.columns if name.startswith("candidate.")]
+    assert set(table.budget) == {1, 2}
+
+
+def test_what_cannot_be_identified_is_like_nothing_else(elsewhere):
+    for out, seed in (("a", 0), ("b", 1)):
+        assert main(["candidates=[correct]", *SMALL, f"out={out}", f"seed={seed}"]) == 0
+    assert len(boards("a", "b")) == 1
+    for folder in ("a", "b"):
+        path = Path(folder, "provenance.json")
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"identity": {}}))
+    shutil.copytree("a", "copy")
+    assert len(boards("a", "b", "copy")) == 2
+    assert fingerprint("settings", {}) == ""
+
+
 def test_a_control_and_a_candidate_of_one_name_are_two(elsewhere):
     Path("conf/task").mkdir(parents=True)
-    toy = "mira_bench.tasks.gaussian"
+    one = "{_target_: mira_bench.tasks.gaussian.ToyCandidate, bias: "
     Path("conf/task/odd.yaml").write_text(
-        f"model: {{_target_: {toy}.Toy}}\nfiducials: 40\nsamples: 10\n"
-        f"candidates:\n  correct: {{_target_: {toy}.ToyCandidate}}\n  prior: {{_target_: {toy}.ToyCandidate, bias: 9}}\n"
+        "model: {_target_: mira_bench.tasks.gaussian.Toy}\nfiducials: 40\nsamples: 10\n"
+        f"candidates:\n  correct: {one}0}}\n  prior: {one}9}}\n"
     )
     base = ["--config-dir", "conf", "task=odd", *SIZES, "metrics=[mira,energy]"]
     assert main([*base, "candidates=[correct]", "out=a"]) == 0
@@ -316,7 +343,7 @@ def test_runs_without_a_time_are_as_old_as_their_files(elsewhere):
         assert main(["candidates=[correct]", *SMALL, f"out={folder}"]) == 0
         path = Path(folder, "provenance.json")
         facts = json.loads(path.read_text())
-        del facts["finished"]
+        facts.pop("finished", None)
         path.write_text(json.dumps(facts))
         os.utime(path, (age, age))
     assert [run.folder.name for run in collect_runs([Path("a"), Path("b")])[0]] == ["b"]
