@@ -33,7 +33,7 @@ class Result:
         task: The name of the task.
         standings: The candidates with their scores, in the order in which they were given.
         metrics: The names of the metrics that were asked for.
-        columns: The titles of those that the printed ranking shows beside what it always shows, by name.
+        columns: The titles of those that the printed ranking has a column for, beside those that it always has.
         names: The names of the parameters, if they have any.
         rank_by: The rule of the ranking.
         seed: The seed of the run.

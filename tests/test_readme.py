@@ -20,7 +20,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", TEXT, re.S)
 def test_the_blocks_run_in_their_order():
     scope = {"__name__": "readme"}
     sys.modules["readme"] = type(sys)("readme")  # dataclasses look their module up
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 5
     for code, shown in BLOCKS:
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
@@ -30,6 +30,8 @@ def test_the_blocks_run_in_their_order():
     del sys.modules["readme"]
     assert scope["result"].ranking.verdict.tolist() == ["no miscalibration found", "overconfident"]
     assert isinstance(scope["result"], mb.Result)
+    bias = scope["scored"].summary.query("metric == 'bias' and candidate == 'exact'").iloc[0]
+    assert abs(bias.score) < 4 * bias.stderr
     task = mb.Task.from_simulator(scope["prior"], scope["simulator"])
     assert task.simulate(3, np.random.default_rng(0)).x.shape == (3, 5)
 

@@ -92,12 +92,13 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
         "MMD": lambda r: number(r.mmd, ".4f"),
         "Δ ln Z": lambda r: number(r.log_evidence - best, "+.1f"),
         "R-hat": lambda r: number(r.rhat, ".2f") + ("!" if known(r.not_converged) and r.not_converged else ""),
-        **{title: lambda r, name=name: number(getattr(r, name)) for name, title in (more or {}).items()},
         "verdict": lambda r: r.verdict,
         "evidence": lambda r: r.evidence,
     }
     rows = list(ranking.itertuples(index=False))
     table = pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
+    for name, title in (more or {}).items():
+        table.insert(table.columns.get_loc("verdict"), title, [number(value) for value in ranking[name]])
     return table.drop(columns=[title for title in SOMETIMES if (table[title] == DASH).all()])
 
 
