@@ -181,12 +181,10 @@ def _hydra(arguments: Sequence[str]) -> int:
         settings = HydraConfig.get()
         task_name, overrides = settings.runtime.choices["task"], settings.overrides.task
         sweeping = settings.mode == RunMode.MULTIRUN
-        named = any(key_of(override) == "out" for override in overrides)
-        out = Path(settings.runtime.output_dir if sweeping and not named else cfg.out)
+        inside = sweeping and not any(key_of(override) == "out" for override in overrides)
+        out = Path(settings.runtime.output_dir if inside else cfg.out)
         # A name that comes from the clock stands for a folder of this run alone.
-        fresh = "${now:" in str(OmegaConf.to_container(OmegaConf.masked_copy(cfg, "out"))) and not (
-            sweeping and not named
-        )
+        fresh = not inside and "${now:" in str(OmegaConf.to_container(OmegaConf.masked_copy(cfg, "out")))
 
         def work(tell: Callable[[str], None]) -> int:
             if cfg.dry:
