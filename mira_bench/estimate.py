@@ -92,7 +92,7 @@ def estimate(
         report(f"timing {method}: samples and scores of {sum(map(plan.count, ends))} of {plan.fiducials} fiducials")
         spent = {}
         for block in ends:
-            _, _, outcomes, reason, spent[block] = work(plan, label, block, parts[block], scaling)
+            _, _, outcomes, reason, spent[block], _ = work(plan, label, block, parts[block], scaling)
             if outcomes is None:
                 raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
         rest = plan.fiducials - plan.count(0)

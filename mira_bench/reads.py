@@ -15,7 +15,7 @@ from typing import Any
 
 # What libraries read for themselves is no data of the user.
 SYSTEM = tuple({sys.prefix, sys.base_prefix, "/proc/", "/sys/", "/dev/", "/etc/", "/usr/"})
-CACHES = ("/__pycache__/", "/.cache/", "/.config/")
+CACHES = ("/__pycache__/", "/.cache/", "/.config/", ".egg-info/", ".dist-info/")
 PROGRAMS = (".py", ".pyc", ".so", ".block")  # code is known by its content, and the store looks after itself
 EDITED = "edited while it was read"  # in place of a hash: equal to none
 

@@ -107,8 +107,13 @@ def _execute(
     engine: Engine,
     progress: Progress,
     unfit: Mapping[str, str],
-) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float]]:
-    r"""Runs all units but those of unfit candidates; returns outcomes per candidate by block, failures, and seconds."""
+) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float], dict[str, str]]:
+    r"""Runs all units but those of unfit candidates.
+
+    Returns:
+        The outcomes per candidate by block, failures, seconds, and the hashes of the files that were read.
+    """
+    reads: dict[str, str] = {}
     failures = {name: (-1, reason) for name, reason in unfit.items()}
     seconds = dict.fromkeys(plan.candidates, 0.0)
     seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
@@ -122,7 +127,7 @@ def _execute(
                     own = {name: plan.fits[name]} if name in plan.fits else {}
                     yield dataclasses.replace(plan, fits=own), name, block, parts[block], scaling
 
-    def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float]]:
+    def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float, dict[str, str]]]:
         try:
             yield from engine.map(work, calls(plan.candidates))
             return
@@ -137,10 +142,11 @@ def _execute(
                 try:
                     yield from engine.map(work, calls([name]))
                 except BrokenProcessPool:
-                    yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0
+                    yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0, {}
 
-    for name, block, outcomes, reason, spent in results():
+    for name, block, outcomes, reason, spent, files in results():
         seconds[name] += spent
+        reads |= files
         if outcomes is None:
             if name not in failures:
                 log.error("candidate %s failed on block %d: %s", name, block, reason)
@@ -152,7 +158,7 @@ def _execute(
             seen[name][block] = outcomes
             progress.advance(name, plan.count(block), spent)
     ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
-    return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds
+    return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds, reads
 
 
 def check_plan(plan: Plan, workers: int, rank_by: str) -> None:
@@ -313,7 +319,7 @@ def run(
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
         stale = check_candidates(plan, parts, scaling, engine, reuse, check)
-        outcomes, failures, seconds = _execute(plan, parts, scaling, engine, bars, stale)
+        outcomes, failures, seconds, reads = _execute(plan, parts, scaling, engine, bars, stale)
     forget()
     failures |= skipped | unfit
     seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
@@ -341,7 +347,7 @@ def run(
         warnings=warnings,
         reuse=reuse.sentences,
         identity=plan.identity.hashes,
-        files=plan.identity.files,
+        files={**reads, **plan.identity.files},
         pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
     )
 
@@ -377,7 +383,7 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: E
     first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked, identity=known)
     first = first.seen_in(Context(scaling))
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
-    outcomes, failures, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
+    outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
     low, high = scaling.truths.copy(), scaling.truths.copy()
     for name, blocks in outcomes.items():
         if name not in failures:

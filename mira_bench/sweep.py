@@ -406,6 +406,9 @@ def perform(
     status = "done" if code == OK else "failed"
     seconds = round(time.monotonic() - start, 1)
     reads = _read_by_user(heard.files, since, [folder.parent, out, *([] if store is None else [store])])
+    # Its workers read files too; code is in the fingerprint.
+    files = read_facts(out).get("files") or {}
+    reads |= {path: content for path, content in files.items() if not path.endswith(".py")}
     replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason, reads=reads).save(folder)
     return code
 

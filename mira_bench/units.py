@@ -444,9 +444,15 @@ def _block(
 
 def work(
     plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling
-) -> tuple[str, int, dict[str, Outcome] | None, str, float]:
-    r"""Samples and scores one candidate on one block; a failure is a reason, not an exception."""
+) -> tuple[str, int, dict[str, Outcome] | None, str, float, dict[str, str]]:
+    r"""Samples and scores one candidate on one block; a failure is a reason, not an exception.
+
+    Returns:
+        The candidate, the block, what metrics saw, the reason of a failure, the seconds that it took now, and the
+        hashes of the files that were read for it, now or when it was stored.
+    """
     start = time.perf_counter()
+    reads: dict[str, str] = {}
     try:
         specs = {key: plan.record_spec(name, block, key) for key in plan.metrics}
         outcomes: dict[str, Outcome] = {}
@@ -454,6 +460,8 @@ def work(
             stored = plan.store.get(spec)
             if stored is not None:
                 outcomes[key] = stored
+                header = plan.store.look(spec)
+                reads |= {} if header is None else header.facts.get("reads", {})
         missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
         if missing:
             posterior, made_of = _build(plan, name)
@@ -461,14 +469,15 @@ def work(
                 draws = _sample(plan, name, block, fiducials, posterior, made_of)
                 fresh = observe(_block(plan, name, block, fiducials, scaling, posterior, draws), missing)
             spent = time.perf_counter() - start
-            content, reads = _content(draws), heard.hashes() | made_of
+            content, now = _content(draws), heard.hashes() | made_of
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
-                    plan.store.put(specs[key], outcome, spent, samples=content, reads=reads)
+                    plan.store.put(specs[key], outcome, spent, samples=content, reads=now)
+            reads |= now
             outcomes |= fresh
-        return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0
+        return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0, reads
     except Exception as error:
-        return name, block, None, reason_of(error), time.perf_counter() - start
+        return name, block, None, reason_of(error), time.perf_counter() - start, reads
 
 
 def remake(

@@ -115,7 +115,9 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: M
     result.write(folder)
     told = {"task": task, "seed": result.seed, "seconds": seconds, "candidate_seconds": result.seconds}
     told |= {"failures": result.failures, "identity": dict(result.identity), "files": dict(result.files)}
-    finish(folder, provenance(**told | dict(facts or {})))
+    told |= dict(facts or {})
+    told["files"] = dict(result.files) | dict((facts or {}).get("files", {}))
+    finish(folder, provenance(**told))
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=180)
     screen.print(console(result, screen.width))

@@ -88,7 +88,9 @@ def test_an_edited_file_runs_again(mine, file, capsys):
     assert now == fresh(mine)
 
 
-def test_a_file_that_is_read_on_the_way_runs_again(mine, capsys):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_file_that_is_read_on_the_way_runs_again(mine, capsys, workers):
+    mine = [*mine, f"workers={workers}"]
     np.save("data.npy", np.array(0.5))
     Path("mine.py").write_text(CANDIDATE.format(width="np.load('data.npy')"))
     assert main(mine) == 0
