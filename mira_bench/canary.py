@@ -27,9 +27,10 @@ from .engines import Engine
 from .fiducials import Fiducials
 from .fit import PROBE, probe, reason_of
 from .reads import changed
+from .runner.plan import Plan
 from .scaling import Scaling
 from .store import Header
-from .units import Plan, draw_fiducials, reference_samples, remake, simulate
+from .units import draw_fiducials, reference_samples, remake, simulate
 
 log = logging.getLogger("mira_bench")
 

@@ -107,9 +107,8 @@ def _run(
     """
     from .outputs import copy_code
     from .report.folder import conclude, logging_to, save_config
-    from .run import run
-    from .settings import arguments as arguments_of
-    from .settings import prepare
+    from .run import perform
+    from .settings import asked, prepare
 
     prepared = prepare(cfg, task_name, overrides)  # before the folder: bad usage leaves nothing behind
     tell(prepared.fingerprint)
@@ -118,14 +117,15 @@ def _run(
 
         of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by}
         return score_files(prepared.files, prepared.metrics, out, cfg, **of_run, fresh=fresh, facts=prepared.facts)
-    arguments = prepared.arguments
+    assert prepared.asked is not None
+    task = prepared.asked.task
     with logging_to(out, fresh=fresh) as out:
         cfg.out = out.as_posix()
         save_config(cfg, out)
         facts = prepared.facts | {"copies": copy_code(out, prepared.code)}
         log.info("task %s: %s fiducials, %s samples, seed %s", task_name, cfg.fiducials, cfg.samples, cfg.seed)
-        if hasattr(arguments["task"], "style"):
-            print(f"The simulator of {task_name} takes {arguments['task'].style}.")
+        if hasattr(task, "style"):
+            print(f"The simulator of {task_name} takes {task.style}.")
         start = time.perf_counter()
         if cfg.task.get("note") and cfg.fiducials == cfg.task.fiducials:
             print(cfg.task.note)
@@ -134,7 +134,7 @@ def _run(
 
             from .study import study
 
-            runs, failures = study(cfg, out, task_name, arguments_of, facts)
+            runs, failures = study(cfg, out, task_name, asked, facts)
             if cfg.paper is not None:
                 from omegaconf import OmegaConf
 
@@ -143,14 +143,7 @@ def _run(
                 section: Any = OmegaConf.to_container(cfg.paper, resolve=True)
                 compare(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
             return FAILED if failures else OK
-        result = run(
-            **arguments,
-            rank_by=cfg.rank_by,
-            **cfg.parallel,
-            store=cfg.store,
-            check=cfg.check_store,
-            progress=cfg.progress,
-        )
+        result = perform(*prepared.asked)
         conclude(result, out, task_name, time.perf_counter() - start, facts)
         return FAILED if result.failures else OK
 

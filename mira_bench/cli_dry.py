@@ -2,6 +2,7 @@ r"""`dry=true`: what a run or a sweep would cost, printed in place of doing it."
 
 __all__ = ["dry_run", "dry_sweep"]
 
+import dataclasses
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,9 +12,8 @@ from .errors import RunError
 from .estimate import Estimate, estimate
 from .identity import describe
 from .jobs import Kind
-from .run import make_plan
-from .settings import arguments
-from .units import Plan
+from .runner.plan import Plan
+from .settings import Asked, asked
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -26,7 +26,7 @@ def dry_run(cfg: "DictConfig", task_name: str) -> int:
         if cfg.progress:
             print(f"{line} ...", file=sys.stderr, flush=True)
 
-    cost = estimate(**arguments(cfg, task_name), report=say)
+    cost = estimate(*asked(cfg, task_name), report=say)
     print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
     for name, one in cost.trainings.items():
         what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
@@ -56,9 +56,9 @@ def dry_sweep(kinds: Sequence[Kind], expected: int) -> int:
     for kind in kinds:
         if not kind.jobs:
             continue
-        given = arguments(kind.cfg, kind.task)
+        given = asked(kind.cfg, kind.task)
         try:
-            cost = estimate(**given)
+            cost = estimate(*given)
         except RunError as error:
             failed = True
             print(f"{len(kind.jobs):>6}{'unknown':>36}   {kind.label}: {error}")
@@ -83,19 +83,18 @@ def dry_sweep(kinds: Sequence[Kind], expected: int) -> int:
     return 1 if failed else 0
 
 
-def _plan(given: dict[str, Any], seed: int) -> Plan:
-    kept = {key: value for key, value in given.items() if key not in ("workers", "device")}
-    return make_plan(**kept | {"seed": seed}, device=None, store=".")
+def _plan(given: Asked, seed: int) -> Plan:
+    return Plan.of(given.task, given.candidates, dataclasses.replace(given.settings, seed=seed, store="."))
 
 
-def _parts(cost: Estimate, plan: Plan | None, given: dict[str, Any]) -> Iterator[tuple[str, str, float]]:
+def _parts(cost: Estimate, plan: Plan | None, given: Asked) -> Iterator[tuple[str, str, float]]:
     r"""Yields the parts of a run that a store keeps: what, its identity (empty without a store), and its seconds."""
 
     def identity(spec: Any) -> str:
         return json.dumps(spec, sort_keys=True)
 
     yield "fiducials", identity([plan.spec("fiducials", 0), plan.fiducials]) if plan else "", cost.simulating
-    workers = min(given["workers"], len(cost.trainings) or 1)
+    workers = min(given.settings.workers, len(cost.trainings) or 1)
     for name, one in cost.trainings.items():
         yield "fit", identity(plan.fit_spec(name)) if plan else "", (one.simulating + one.training) / workers
     scored = describe(dict(plan.metrics)) if plan else None

@@ -18,9 +18,9 @@ from .engines import Engine
 from .errors import UsageError
 from .fiducials import Fiducials
 from .reference import Reference, save
-from .run import make_plan
+from .runner.plan import Plan, Settings
 from .settings import make
-from .units import Plan, draw_reference, simulate
+from .units import draw_reference, simulate
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -45,9 +45,8 @@ def _plan(task: str, cfg: "DictConfig") -> Plan:
     model = make(cfg.task.model)
     if not hasattr(model, "exact_posterior"):
         raise UsageError(f"task={task} has no exact posterior to draw a reference from")
-    return make_plan(
-        model, {}, ["mira"], cfg.fiducials, cfg.samples, cfg.seed, cfg.store, False, None, controls=False, name=task
-    )  # fmt: skip
+    sizes = {"fiducials": cfg.fiducials, "samples": cfg.samples, "seed": cfg.seed}
+    return Plan.of(model, {}, Settings(**sizes, metrics=["mira"], store=cfg.store, controls=False, name=task))
 
 
 def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws, bool]:

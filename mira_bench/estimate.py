@@ -4,7 +4,7 @@ __all__ = ["Estimate", "estimate"]
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,13 @@ import numpy as np
 
 from .candidate import Candidate, Rehearsal
 from .errors import RunError
-from .metric import Block, Context, Metric
-from .run import check_plan, make_plan, split
+from .metric import Block, Context
+from .run import split
+from .runner.plan import Plan, Settings
 from .scaling import Scaling, as_bounds
 from .streams import generator
 from .task import Task
-from .units import Plan, observe, simulate, work
+from .units import observe, simulate, work
 
 
 @dataclass(frozen=True)
@@ -44,27 +45,23 @@ class Estimate:
 def estimate(
     task: Task,
     candidates: Mapping[str, Candidate],
-    *,
-    fiducials: int = 1000,
-    samples: int = 500,
-    seed: int = 0,
-    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
-    workers: int = 1,
-    keep_samples: bool = False,
-    controls: bool = True,
-    device: str | None = None,
-    name: str | None = None,
-    seeds: int = 1,
+    settings: Settings,
     report: Callable[[str], None] = lambda line: None,
 ) -> Estimate:
     r"""Times the first and the last block of every candidate and returns what the whole run would cost.
 
     The first block costs more than the later ones, because some nulls are found on the first fiducials only. Nothing
-    is stored. The arguments are those of `run`; `report` is told what is being timed, a line at a time.
+    is stored.
+
+    Arguments:
+        task: The task.
+        candidates: The candidates by name.
+        settings: Those of the run.
+        report: Is told what is being timed, a line at a time.
     """
 
-    plan = make_plan(task, candidates, metrics, fiducials, samples, seed, None, False, device, controls, name, seeds)
-    check_plan(plan, workers, "tiers")
+    settings.check_device()
+    plan = Plan.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
     plan = dataclasses.replace(plan, candidates=split(plan)[0])
     trainings = _rehearse(plan, report)
     plan = dataclasses.replace(plan, fits={key: one.state for key, one in trainings.items()})
@@ -99,13 +96,13 @@ def estimate(
         seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
         records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
         disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
-        if keep_samples:
+        if settings.keep_samples:
             disk += 8 * plan.fiducials * plan.samples * dim
     learning = [one.simulating + one.training for one in trainings.values()]
     disk += sum(a.nbytes for one in trainings.values() for a in one.state.values())
-    parallel = min(workers, len(plan.candidates) * len(plan.blocks))
+    parallel = min(settings.workers, len(plan.candidates) * len(plan.blocks))
     total = simulation + sum(seconds.values()) / parallel
-    total += sum(learning) / min(workers, len(learning) or 1)
+    total += sum(learning) / min(settings.workers, len(learning) or 1)
     return Estimate(seconds, total, disk, trainings, simulation, parallel)
 
 

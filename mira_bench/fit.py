@@ -32,7 +32,7 @@ from .reads import listening
 from .streams import forked, generator
 
 if TYPE_CHECKING:
-    from .units import Plan
+    from .runner.plan import Plan
 
 log = logging.getLogger("mira_bench")
 

@@ -3,13 +3,12 @@ r"""The pipeline: fiducials are simulated, candidates fitted and sampled, sample
 `units.py` has the unit of work; here the units of a run are handed out, and what comes back becomes a `Result`.
 """
 
-__all__ = ["check_plan", "make_plan", "run", "split", "standing"]
+__all__ = ["perform", "run", "split", "standing"]
 
 import dataclasses
 import functools
 import logging
 import math
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,21 +19,21 @@ from numpy.typing import NDArray
 
 from .arrays import as_truths
 from .canary import Reuse, check_candidates, check_fits, check_task
-from .candidate import Candidate, Oracle, Prior
+from .candidate import Candidate
 from .engines import Engine, one_thread
 from .errors import UsageError
 from .fiducials import Fiducials
-from .fit import expand, fit_all, reason_of
+from .fit import fit_all, reason_of
 from .identity import describe
 from .metric import Block, Context, Metric, Record, Scores
-from .metrics import choose_metrics
 from .progress import Progress
-from .ranking import RANKINGS, Standing
+from .ranking import Standing
 from .result import Result
+from .runner.plan import Plan, Settings
 from .scaling import Scaling, as_bounds, sample_range
 from .store import Store
 from .task import Task
-from .units import FAILED, Identity, Outcome, Plan, forget, simulate, work
+from .units import FAILED, Outcome, forget, simulate, work
 
 log = logging.getLogger("mira_bench")
 
@@ -161,178 +160,48 @@ def _execute(
     return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds, reads
 
 
-def check_plan(plan: Plan, workers: int, rank_by: str) -> None:
-    r"""Raises a sentence about what cannot be run."""
-    if workers < 1:
-        raise UsageError(f"workers={workers}: at least one is needed")
-    if not plan.candidates:
-        raise UsageError("there are no candidates to score: the list is empty")
-    if not plan.metrics:
-        raise UsageError("there are no metrics to compute: the list is empty")
-    if rank_by not in RANKINGS:
-        raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
-    if plan.device not in (None, "cpu"):
-        import torch
-
-        try:
-            torch.empty(1, device=plan.device)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise UsageError(f"device={plan.device!r} cannot be used: {reason}") from error
-
-
-def make_plan(
-    task: Task,
-    candidates: Mapping[str, Candidate],
-    metrics: Mapping[str, Metric] | Sequence[str] | None,
-    fiducials: int,
-    samples: int,
-    seed: int,
-    store: str | os.PathLike[str] | None,
-    keep_samples: bool,
-    device: str | None,
-    controls: bool,
-    name: str | None,
-    seeds: int = 1,
-) -> Plan:
-    r"""Puts the arguments of `run` together, with the controls, after a check."""
-    for key, value in (("fiducials", fiducials), ("samples", samples), ("seed", seed)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise UsageError(f"{key}={value!r}: a whole number is needed")
-        if key != "seed" and value < 1:
-            raise UsageError(f"{key}={value}: at least one is needed")
-    if keep_samples and store is None:
-        raise UsageError("keep_samples needs a store to keep them in")
-    if not isinstance(candidates, Mapping):
-        raise UsageError("candidates must be a mapping from names to candidates, e.g. {'npe': Neural(budget=2000)}")
-    for label, one in candidates.items():
-        if not hasattr(one, "build"):
-            raise UsageError(
-                f"candidate {label!r} is a {type(one).__name__} without build(task, rng); "
-                "mira_bench.inference has Neural and Given"
-            )
-    everyone, trainings = expand(candidates, seeds)
-    if controls:
-        for label, control in (("oracle", Oracle()), ("prior", Prior())):
-            if label not in everyone and control.skip(task) is None:
-                everyone[label] = control
-    chosen = choose_metrics(metrics)
-    try:
-        identity = Identity.of(task, everyone, chosen)
-    except UsageError:
-        if store is not None:
-            raise
-        identity = Identity()
-    return Plan(
-        name=name or type(task).__name__.lower(),
-        task=task,
-        candidates=everyone if candidates else {},
-        metrics=chosen,
-        fiducials=int(fiducials),
-        samples=int(samples),
-        seed=int(seed),
-        store=Store(store),
-        keep_samples=keep_samples,
-        device=device,
-        identity=identity,
-        trainings=trainings,
-    )
-
-
-def run(
-    task: Task,
-    candidates: Mapping[str, Candidate],
-    *,
-    fiducials: int = 1000,
-    samples: int = 500,
-    seed: int = 0,
-    metrics: Mapping[str, Metric] | Sequence[str] | None = None,
-    rank_by: str = "tiers",
-    workers: int = 1,
-    backend: str = "loky",
-    address: str | None = None,
-    device: str | None = None,
-    store: str | os.PathLike[str] | None = None,
-    keep_samples: bool = False,
-    controls: bool = True,
-    progress: bool = False,
-    name: str | None = None,
-    seeds: int = 1,
-    check: bool = True,
-) -> Result:
+def run(task: Task, candidates: Mapping[str, Candidate], **settings: Any) -> Result:
     r"""Simulates fiducials, samples the candidates, scores and ranks them.
 
     Arguments:
         task: The task.
         candidates: The candidates by name.
-        fiducials: The number of fiducials $L$.
-        samples: The number of samples per fiducial $S$.
-        seed: The seed: the same seed gives the same result for any number of workers.
-        metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
-            energy score, C2ST and MMD.
-        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
-        workers: The number of processes.
-        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.engines`.
-        address: The address of a Dask scheduler.
-        device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
-        store: The folder in which finished blocks are kept; without one, nothing is.
-        keep_samples: Whether samples are kept in the store, so that a new metric needs no new sampling.
-        controls: Whether to add the prior and, where the task has one, the exact posterior.
-        progress: Whether to show progress on a terminal.
-        name: The name of the task.
-        seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
-        check: Whether a block of all that would be taken from the store is made anew, to see that it is still the
-            same; see `mira_bench.canary`.
+        settings: How: `fiducials`, `samples`, `seed`, `metrics`, `store`, `workers` and so on; see `Settings`.
     """
 
-    plan = make_plan(
-        task, candidates, metrics, fiducials, samples, seed, store, keep_samples, device, controls, name, seeds
-    )
-    check_plan(plan, workers, rank_by)
-    engine = Engine(workers, backend, address)
+    return perform(task, candidates, Settings.of(**settings))
+
+
+run.__signature__ = Settings.signature(run)  # type: ignore[attr-defined]
+
+
+def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> Result:
+    r"""Does what `run` says, with settings that are put together."""
+
+    plan = Plan.of(task, candidates, settings)
+    if not candidates:
+        raise UsageError("there are no candidates to score: the list is empty")
+    settings.check_device()
+    engine = Engine(settings.workers, settings.backend, settings.address)
     if engine.remote and plan.store.root is not None:
         plan = dataclasses.replace(plan, store=Store(plan.store.root.absolute()))
     everyone = plan.candidates
     applicable, skipped = split(plan)
     plan = dataclasses.replace(plan, candidates=applicable)
     reuse = Reuse()
-    with one_thread(), Progress(progress, workers) as bars:
-        if check:
-            check_task(plan, reuse)
-        bars.add("fiducials", plan.fiducials)
-        parts: list[Fiducials] = []
-        for block in plan.blocks:
-            parts.append(simulate(plan, block))
-            bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
-        everything = Fiducials.concatenate(parts)[: plan.fiducials]
-        truths = as_truths(everything.y, f"y of task {plan.name!r}")
-        scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), truths.shape[1]))
-        check_fits(plan, engine, reuse, check)
-        states, unfit, learning = fit_all(plan, engine, bars)
-        trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
-        plan = dataclasses.replace(plan, candidates=trained, fits=states)
-        scaling = _with_pooled(plan, parts, scaling, engine, check)
-        for metric in plan.metrics.values():
-            scaling.resolve(metric.normalize)
-        plan = plan.seen_in(Context(scaling, everything.x))
+    with one_thread(), Progress(settings.progress, settings.workers) as bars:
+        parts, scaling = _simulate_all(plan, reuse, bars, settings.check)
+        plan, unfit, learning = _train_all(plan, engine, reuse, bars, settings.check)
+        plan, scaling = _find_scales(plan, parts, scaling, engine, settings.check)
         for candidate in plan.candidates:
             bars.add(candidate, plan.fiducials)
         bars.add_sum()
-        stale = check_candidates(plan, parts, scaling, engine, reuse, check)
+        stale = check_candidates(plan, parts, scaling, engine, reuse, settings.check)
         outcomes, failures, seconds, reads = _execute(plan, parts, scaling, engine, bars, stale)
     forget()
     failures |= skipped | unfit
     seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
-    standings = []
-    for key, one in everyone.items():
-        role = getattr(one, "role", "candidate")
-        if key in failures:
-            made = Standing(key, role, failure=failures[key])
-        else:
-            shared = parts[0].group is not None
-            made = standing(key, role, outcomes[key], plan.metrics, scaling, shared)
-        training = plan.trainings.get(key)
-        standings.append(made if training is None else dataclasses.replace(made, method=training.method))
+    standings = _standings(plan, everyone, outcomes, failures, scaling, shared=parts[0].group is not None)
     names = getattr(task, "names", None)
     warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
     return Result(
@@ -341,7 +210,7 @@ def run(
         metrics=list(plan.metrics),
         columns={key: metric.column for key, metric in plan.metrics.items() if metric.column},
         names=None if names is None else list(names),
-        rank_by=rank_by,
+        rank_by=settings.rank_by,
         seed=plan.seed,
         seconds=seconds,
         warnings=warnings,
@@ -350,6 +219,61 @@ def run(
         files={**reads, **plan.identity.files},
         pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
     )
+
+
+def _simulate_all(plan: Plan, reuse: Reuse, bars: Progress, check: bool) -> tuple[list[Fiducials], Scaling]:
+    r"""Makes the fiducials, block by block; with all of them, the scale is known."""
+    if check:
+        check_task(plan, reuse)
+    bars.add("fiducials", plan.fiducials)
+    parts: list[Fiducials] = []
+    for block in plan.blocks:
+        parts.append(simulate(plan, block))
+        bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
+    everything = Fiducials.concatenate(parts)[: plan.fiducials]
+    truths = as_truths(everything.y, f"y of task {plan.name!r}")
+    return parts, Scaling(truths, task=as_bounds(getattr(plan.task, "bounds", None), truths.shape[1]))
+
+
+def _train_all(
+    plan: Plan, engine: Engine, reuse: Reuse, bars: Progress, check: bool
+) -> tuple[Plan, dict[str, str], dict[str, float]]:
+    r"""Fits the candidates that learn; returns the plan without those that failed, why they did, and seconds."""
+    check_fits(plan, engine, reuse, check)
+    states, unfit, seconds = fit_all(plan, engine, bars)
+    trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
+    return dataclasses.replace(plan, candidates=trained, fits=states), unfit, seconds
+
+
+def _find_scales(
+    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool
+) -> tuple[Plan, Scaling]:
+    r"""Finds what metrics look at beyond a block, and refuses a scale that cannot be had before work is spent."""
+    scaling = _with_pooled(plan, parts, scaling, engine, check)
+    for metric in plan.metrics.values():
+        scaling.resolve(metric.normalize)
+    return plan.seen_in(Context(scaling, Fiducials.concatenate(parts)[: plan.fiducials].x)), scaling
+
+
+def _standings(
+    plan: Plan,
+    everyone: Mapping[str, Candidate],
+    outcomes: Mapping[str, Sequence[Mapping[str, Outcome]]],
+    failures: Mapping[str, str],
+    scaling: Scaling,
+    shared: bool,
+) -> list[Standing]:
+    r"""Reduces what was seen of every candidate, in the order in which they were given."""
+    standings = []
+    for key, one in everyone.items():
+        role = getattr(one, "role", "candidate")
+        if key in failures:
+            made = Standing(key, role, failure=failures[key])
+        else:
+            made = standing(key, role, outcomes[key], plan.metrics, scaling, shared)
+        training = plan.trainings.get(key)
+        standings.append(made if training is None else dataclasses.replace(made, method=training.method))
+    return standings
 
 
 def _illustrate(plan: Plan, fiducials: Fiducials) -> Mapping[str, Any]:

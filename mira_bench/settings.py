@@ -1,13 +1,13 @@
 r"""From a config to the objects that it describes, with a sentence for what cannot be."""
 
-__all__ = ["Prepared", "arguments", "check_files", "files", "identify_files", "make", "prepare", "settle"]
+__all__ = ["Asked", "Prepared", "asked", "check_files", "files", "identify_files", "make", "prepare", "settle"]
 
 import dataclasses
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import UsageError
 from .jobs import fingerprint, hash_settings
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from .files import Files
     from .metric import Metric
-    from .units import Plan
+    from .runner.plan import Plan, Settings
 
 DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
 
@@ -99,12 +99,6 @@ def _by_name(where: str, things: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in things.items()}
 
 
-def _whole(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise UsageError(f"{key}={value!r}: a whole number is needed")
-    return value
-
-
 def _metrics(cfg: "DictConfig") -> dict[str, Any]:
     return {name: make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
 
@@ -127,30 +121,35 @@ def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     }
 
 
-def arguments(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
-    r"""Turns a config into the arguments that `run` and `estimate` share."""
+class Asked(NamedTuple):
+    r"""What a config asks for, made: a task, its candidates, and how to run them."""
+
+    task: Any
+    candidates: dict[str, Any]
+    settings: "Settings"
+
+
+def asked(cfg: "DictConfig", task_name: str) -> Asked:
+    r"""Makes what a config describes."""
     from omegaconf import OmegaConf
 
+    from .runner.plan import Settings
     from .views import with_views
 
     missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
     if missing:
         raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
     task = make(cfg.task.model)
-    return {
-        "task": task,
-        "candidates": _candidates(cfg, task_name),
-        "metrics": with_views(_metrics(cfg), [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task),
-        "fiducials": cfg.fiducials,
-        "samples": cfg.samples,
-        "seed": cfg.seed,
-        "workers": _whole("workers", cfg.workers),
-        "keep_samples": cfg.keep_samples,
-        "controls": cfg.controls,
-        "device": cfg.device,
-        "name": task_name,
-        "seeds": cfg.seeds,
-    }
+    candidates = _candidates(cfg, task_name)
+    metrics = with_views(_metrics(cfg), [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task)
+    same = (
+        "fiducials", "samples", "seed", "workers", "keep_samples", "controls", "device", "seeds", "rank_by", "store",
+        "progress",
+    )  # fmt: skip
+    taken = {key: cfg[key] for key in same}
+    return Asked(
+        task, candidates, Settings(**taken, metrics=metrics, name=task_name, check=cfg.check_store, **cfg.parallel)
+    )
 
 
 def files(cfg: "DictConfig", task_name: str) -> tuple[Any, dict[str, Any]]:
@@ -185,7 +184,7 @@ class Prepared:
         content: The hashes of its task, candidates and metrics.
         hashes: The hashes of the user's files, by path.
         code: The texts of the user's code as it runs, by path.
-        arguments: What `run` takes, for a task that has a model.
+        asked: What it asks for, of a task that has a model.
         files: The files, for a task that has none.
         metrics: The metrics that look at the files.
     """
@@ -194,7 +193,7 @@ class Prepared:
     content: Mapping[str, str]
     hashes: Mapping[str, str]
     code: Mapping[str, bytes] = field(default_factory=dict)
-    arguments: dict[str, Any] = field(default_factory=dict)
+    asked: Asked | None = None
     files: "Files | None" = None
     metrics: "Mapping[str, Metric]" = field(default_factory=dict)
 
@@ -235,13 +234,15 @@ def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, else
     )
 
 
-def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[dict[str, Any], Plan]":
-    from .run import check_plan, make_plan
+def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked, Plan]":
+    from .runner.plan import Plan
 
-    given = arguments(cfg, task_name)
-    planned = {key: value for key, value in given.items() if key != "workers"}
-    plan = make_plan(**planned | ({"device": None} if elsewhere else {}), store=cfg.store)
-    check_plan(plan, given["workers"], cfg.rank_by)
+    given = asked(cfg, task_name)
+    if not elsewhere:
+        given.settings.check_device()
+    plan = Plan.of(*given)
+    if not plan.candidates:
+        raise UsageError("there are no candidates to score: the list is empty")
     return given, plan
 
 
@@ -276,7 +277,7 @@ def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dic
     from .formats import split_source
     from .identity import describe
     from .reads import hash_file
-    from .units import short_hash
+    from .runner.plan import short_hash
 
     hashes: dict[str, str] = {}
 

@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 
 from .errors import RunError, UsageError
 from .metric import Metric, Scores
+from .metrics import choose_metrics
 from .outputs import announce, finish
 from .progress import Progress
 from .ranking import rank
@@ -23,7 +24,8 @@ from .report.figures import power_figure, save
 from .report.provenance import provenance
 from .report.tables import markdown
 from .result import Result
-from .run import run
+from .run import perform
+from .settings import Asked
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -111,9 +113,9 @@ def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, 
     return list(found.values())
 
 
-def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
+def _winners(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
     r"""Who is ranked first by each rule."""
-    result: Result = run(**arguments)
+    result = perform(*asked)
     for name, reason in result.failures.items():
         raise RunError(f"who wins cannot be said where {_whose(name)} failed, with {setting}: {reason}")
     winner = {
@@ -124,10 +126,10 @@ def _winners(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[st
     return [setting | winner | {"energy": min(energies, key=lambda name: energies[name], default=None)}]
 
 
-def _pvalues(arguments: dict[str, Any], setting: dict[str, Any]) -> list[dict[str, Any]]:
+def _pvalues(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
     r"""The p-value of every metric for every candidate; where there is none, the note says why."""
     rows = []
-    for r in run(**arguments).summary.itertuples(index=False):
+    for r in perform(*asked).summary.itertuples(index=False):
         metric = r.metric if r.view == "all" else f"{r.metric}@{r.view}"
         why = {"note": r.note if pd.isna(r.pvalue) else ""}
         rows.append(setting | {"candidate": r.candidate, "metric": metric, "pvalue": r.pvalue} | why)
@@ -186,7 +188,7 @@ def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
 
 
 def _many_runs(
-    cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]]
+    cfg: "DictConfig", task_name: str, make: Callable[["DictConfig", str], Asked]
 ) -> tuple[list[Any], list[str]]:
     r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
     settings = list(_settings(cfg, task_name))
@@ -195,16 +197,21 @@ def _many_runs(
     rows = []
     with Progress(cfg.progress) as bars:
         bars.add("runs", len(settings))
-        alone = {"workers": 1, "keep_samples": False}
-        calls = ((arguments(one, name) | alone, setting) for setting, one, name in settings)
+        calls = ((_alone(make(one, name)), setting) for setting, one, name in settings)
         for part in pool(delayed(measure)(*call) for call in calls):
             rows += part
             bars.advance("runs", 1)
     return rows, [key for key in settings[0][0] if key != "seed"]
 
 
+def _alone(asked: Asked) -> Asked:
+    r"""A small run that leaves nothing behind: it is one of many, and their processes are its workers."""
+    how = replace(asked.settings, workers=1, backend="loky", address=None, store=None, keep_samples=False)
+    return asked._replace(settings=replace(how, progress=False))
+
+
 def _whole_runs(
-    cfg: "DictConfig", task_name: str, arguments: Callable[["DictConfig", str], dict[str, Any]], out: Path
+    cfg: "DictConfig", task_name: str, make: Callable[["DictConfig", str], Asked], out: Path
 ) -> tuple[list[Run], pd.DataFrame, dict[str, str]]:
     r"""Large runs, one after the other, each with all workers; the store keeps what is finished.
 
@@ -217,14 +224,14 @@ def _whole_runs(
         bars.add("runs", len(settings))
         for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
-            given = arguments(one, name)
-            result = run(**given, **cfg.parallel, store=cfg.store, check=cfg.check_store, progress=alone)
+            task, candidates, how = make(one, name)
+            result = perform(task, candidates, replace(how, progress=alone))
             for what, reason in result.failures.items():
                 if cfg.paper is not None or not what.startswith("metric "):
                     raise RunError(f"{_whose(what)} failed with {setting}: {reason}")
                 failures.setdefault(what, f"{reason}, with {setting}")
             log.info("%s", setting)
-            runs.append(Run.keep(setting, result, given["metrics"], int(given["samples"])))
+            runs.append(Run.keep(setting, result, choose_metrics(how.metrics), how.samples))
             tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
             if len(settings) == 1 and any(s.mira is not None for s in result.standings):
                 result.save_figures(out / "figures")
@@ -248,7 +255,7 @@ def study(
     cfg: "DictConfig",
     out: Path,
     task_name: str,
-    arguments: Callable[["DictConfig", str], dict[str, Any]],
+    make: Callable[["DictConfig", str], Asked],
     facts: Mapping[str, Any] | None = None,
 ) -> tuple[list[Run], dict[str, str]]:
     r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
@@ -260,7 +267,7 @@ def study(
             `scores`, all scores.
         out: The folder for the tables.
         task_name: The name of the task.
-        arguments: Turns a config and the name of its task into the arguments of `run`.
+        make: Makes what a config and the name of its task describe.
         facts: What else `provenance.json` is to say.
 
     Returns:
@@ -272,11 +279,11 @@ def study(
     start = time.perf_counter()
     runs: list[Run] = []
     if measure == "scores":
-        runs, summary, failures = _whole_runs(cfg, task_name, arguments, out)
+        runs, summary, failures = _whole_runs(cfg, task_name, make, out)
         announce(out, "study.csv")
         summary.to_csv(out / "study.csv", index=False)
     else:
-        rows, keys = _many_runs(cfg, task_name, arguments)
+        rows, keys = _many_runs(cfg, task_name, make)
         frame = pd.DataFrame(rows)
         failures = _unknown(frame) if measure == "power" else {}
         if measure == "power":

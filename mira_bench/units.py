@@ -6,216 +6,38 @@ nor the number of workers changes a bit of the result.
 """
 
 __all__ = [
-    "Identity", "Outcome", "Plan", "draw_reference", "forget", "observe", "remake", "short_hash", "simulate", "work",
+    "FAILED", "Outcome", "draw_fiducials", "draw_reference", "forget", "observe", "reference_samples", "remake",
+    "simulate", "work",
 ]  # fmt: skip
 
 import dataclasses
 import functools
-import hashlib
-import json
 import logging
-import math
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from importlib import metadata
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ._version import __version__
 from .arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
-from .candidate import Candidate, Draws
+from .candidate import Draws
 from .errors import RunError, SimulationError, UsageError
 from .fiducials import Fiducials, refuse_bad_data
-from .fit import State, Training, reason_of
-from .identity import describe, digest, edited, take_fingerprint
-from .metric import MISSING, Block, Context, Metric, Record
-from .reads import hash_file, listening
+from .fit import reason_of
+from .identity import digest, edited
+from .metric import MISSING, Block, Metric, Record
+from .reads import listening
+from .runner.plan import Plan
 from .scaling import Scaling
-from .source import Source
-from .store import Store
 from .streams import forked, generator
-from .task import BLOCK, Task
 
 log = logging.getLogger("mira_bench")
 
-PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
 FAILED = "failed: "  # the first word of a reason if a metric failed, and not just does not apply
 Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
-_BUILT: dict[
-    tuple[str, str], tuple[Any, dict[str, str]]
-] = {}  # posteriors of the run, and files that they were made of
-
-
-@dataclass(frozen=True)
-class Identity:
-    r"""What identifies the parts of a run in the store: taken once, when it begins, from the code that runs.
-
-    Arguments:
-        task: That of the task.
-        candidates: Those of the candidates by name.
-        trainers: Those of the trainings by candidate.
-        metrics: Those of the metrics by name.
-        code: The hashes of the user's functions, which must be the same in workers.
-        files: The hashes of the user's files by path.
-    """
-
-    task: Any = None
-    candidates: Mapping[str, Any] = field(default_factory=dict)
-    trainers: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, Any] = field(default_factory=dict)
-    code: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, task: Task, candidates: Mapping[str, Any], metrics: Mapping[str, Metric]) -> "Identity":
-        r"""Takes the identity of all that a run is made of."""
-        things = (task, *candidates.values(), *metrics.values())
-        code: dict[str, str] = {}
-        files: dict[str, str] = {}
-        for thing in things:
-            found = take_fingerprint(thing, type(thing).__qualname__)
-            code |= found.code
-            files |= {path: content for path in sorted(found.files) if (content := hash_file(path)) is not None}
-            source = getattr(thing, "source", None)
-            files |= source.files if isinstance(source, Source) else {}
-        return cls(
-            describe(task),
-            {name: describe(one) for name, one in candidates.items()},
-            {name: describe(getattr(one, "trainer", one)) for name, one in candidates.items()},
-            {name: describe(one) | {"version": one.version} for name, one in metrics.items()},
-            code,
-            files,
-        )
-
-    @property
-    def hashes(self) -> dict[str, str]:
-        r"""Short hashes of the task, the candidates and the metrics, for the run's folder; none if nothing is known."""
-        if self.task is None:
-            return {}
-        named = {"task": self.task} | {f"candidate:{name}": one for name, one in self.candidates.items()}
-        named |= {f"metric:{name}": one for name, one in self.metrics.items()}
-        return {key: short_hash(one) for key, one in named.items()}
-
-
-def short_hash(identity: Any) -> str:
-    r"""Returns a short hash of what was described."""
-
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
-
-
-@functools.cache
-def _version(package: str) -> str:
-    try:
-        return __version__ if package == "mira_bench" else metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
-def _versions(thing: Any) -> dict[str, str]:
-    r"""The versions of what decides the numbers of a task, a candidate or a metric, which may name more packages."""
-    return {package: _version(package) for package in (*PACKAGES, *getattr(thing, "packages", ()))}
-
-
-@dataclass(frozen=True)
-class Plan:
-    r"""All that determines the results of a run, and where they are kept."""
-
-    name: str
-    task: Task
-    candidates: Mapping[str, Candidate]
-    metrics: Mapping[str, Metric]
-    fiducials: int
-    samples: int
-    seed: int
-    store: Store
-    keep_samples: bool = False
-    device: str | None = None
-    identity: Identity = field(default_factory=Identity)
-    trainings: Mapping[str, Training] = field(default_factory=dict)
-    fits: Mapping[str, State] = field(default_factory=dict)
-    behind: Mapping[str, str | None] = field(default_factory=dict)  # by metric: the hash of what records depend on
-    token: str = field(default_factory=lambda: secrets.token_hex(8))
-    # Which blocks of each identity are believed; found in the store when they are first asked for.
-    generations: dict[tuple[str, ...], str] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        r"""The number of fiducials in a block."""
-        return int(getattr(self.task, "block", BLOCK))
-
-    @property
-    def blocks(self) -> range:
-        return range(math.ceil(self.fiducials / self.size))
-
-    def count(self, block: int) -> int:
-        r"""The number of fiducials of a block that belong to this run; the last block may be cut."""
-        return min(self.size, self.fiducials - block * self.size)
-
-    def _believed(self, spec: dict[str, Any], *label: str) -> dict[str, Any]:
-        r"""Adds to a spec which generation of an identity is believed, if it is not the first."""
-        if label not in self.generations:
-            self.generations[label] = self.store.generation(spec)
-        token = self.generations[label]
-        return spec | ({f"{label[0]}_generation": token} if token else {})
-
-    def renew(self, kind: str, *names: str) -> None:
-        r"""Stops believing what the store has of an identity: task, fit and candidate NAME, record NAME and METRIC."""
-        parts: dict[str, Callable[..., dict[str, Any]]] = {
-            "task": self._task,
-            "fit": self._fit,
-            "candidate": self._candidate,
-            "record": self._record,
-        }
-        self.generations[(kind, *names)] = ""
-        self.generations[(kind, *names)] = self.store.renew(parts[kind](*names))
-
-    def _task(self) -> dict[str, Any]:
-        spec = {"task_name": self.name, "task": self.identity.task, "versions": _versions(self.task)}
-        return self._believed(spec, "task")
-
-    def _fit(self, name: str) -> dict[str, Any]:
-        training, candidate = self.trainings[name], self.candidates[name]
-        spec = self._task() | {"seed": self.seed, "candidate_name": training.method, "training": training.seed}
-        spec |= {"candidate": self.identity.trainers.get(name), "versions": _versions(candidate)}
-        return self._believed(spec, "fit", name)
-
-    def _candidate(self, name: str) -> dict[str, Any]:
-        spec = self._fit(name) if name in self.trainings else self._task()
-        spec |= {"candidate_name": name, "candidate": self.identity.candidates.get(name)}
-        spec |= {"versions": _versions(self.task) | _versions(self.candidates[name])}
-        return self._believed(spec, "candidate", name)
-
-    def _record(self, name: str, key: str) -> dict[str, Any]:
-        metric = self.metrics[key]
-        spec = self._candidate(name) | {"metric_name": metric.name, "metric": self.identity.metrics.get(key)}
-        spec |= {"versions": spec["versions"] | _versions(metric)}
-        return self._believed(spec, "record", name, key)
-
-    def _place(self, kind: str, block: int) -> dict[str, Any]:
-        return {"kind": kind, "seed": self.seed, "block": block, "size": self.size}
-
-    def spec(self, kind: str, block: int, **more: Any) -> dict[str, Any]:
-        r"""The identity of a block of the task in the store: all that determines its content."""
-        return self._task() | self._place(kind, block) | more
-
-    def samples_spec(self, name: str, block: int) -> dict[str, Any]:
-        return self._candidate(name) | self._place("samples", block) | {"samples": self.samples}
-
-    def fit_spec(self, name: str) -> dict[str, Any]:
-        return self._fit(name) | {"kind": "fit"}
-
-    def record_spec(self, name: str, block: int, key: str) -> dict[str, Any]:
-        spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}
-        return spec | {"count": self.count(block), "ruler": self.behind[key]}
-
-    def seen_in(self, context: Context) -> "Plan":
-        r"""Returns the plan with the hashes of what records depend on beyond their blocks."""
-        found = {key: metric.depends_on(context) for key, metric in self.metrics.items()}
-        return dataclasses.replace(self, behind={key: digest(*some) if some else None for key, some in found.items()})
+# The posteriors of the run that this process works for, and the files that they were made of.
+_BUILT: dict[tuple[str, str], tuple[Any, dict[str, str]]] = {}
 
 
 def draw_fiducials(plan: Plan, block: int) -> dict[str, NDArray]:

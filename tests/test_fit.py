@@ -17,6 +17,7 @@ from mira_bench.methods import components, methods
 from mira_bench.progress import Progress
 from mira_bench.ranking import Standing
 from mira_bench.report.methods import console_methods, display_methods, explain_methods
+from mira_bench.runner.plan import Settings
 from mira_bench.store import Store
 
 SMALL = {"fiducials": 250, "samples": 20, "controls": False}
@@ -162,7 +163,7 @@ def test_a_posterior_is_made_once(monkeypatch):
 
 def test_the_cost_includes_training():
     said = []
-    cost = estimate(Conjugate(), {"line": Learner()}, seeds=2, report=said.append, **SMALL)
+    cost = estimate(Conjugate(), {"line": Learner()}, Settings(seeds=2, **SMALL), said.append)
     assert "timing the training of line: all of it" in said
     assert any(line.startswith("timing line: samples and scores of") for line in said)
     assert list(cost.trainings) == ["line/0", "line/1"]

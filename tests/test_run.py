@@ -15,6 +15,7 @@ from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
 from mira_bench.estimate import estimate
+from mira_bench.runner.plan import Settings
 from mira_bench.store import Store
 from mira_bench.streams import generator
 
@@ -296,7 +297,7 @@ def test_groups_reach_the_error_bar(rng):
 
 
 def test_estimate(tmp_path):
-    cost = estimate(Toy(), CANDIDATES, **SMALL)
+    cost = estimate(Toy(), CANDIDATES, Settings(**SMALL))
     assert set(cost.seconds) == {"correct", "biased", "oracle", "prior"}
     assert cost.total > 0
     mb.run(Toy(), CANDIDATES, store=tmp_path, **SMALL)

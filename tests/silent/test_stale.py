@@ -15,6 +15,7 @@ import mira_bench as mb
 from mira_bench import units
 from mira_bench.identity import describe
 from mira_bench.inference.given import FileCandidate
+from mira_bench.runner import plan
 from mira_bench.simulator import task_from_file
 from mira_bench.store import Store
 
@@ -445,7 +446,7 @@ def test_centers_that_are_an_array(folder):
 
 def test_versions_are_part_of_an_identity(folder, monkeypatch):
     from_files("store")
-    monkeypatch.setattr(units, "_version", lambda package: f"{package} 99")
+    monkeypatch.setattr(plan, "_version", lambda package: f"{package} 99")
     assert from_files("store").reuse == []
 
 

@@ -13,7 +13,10 @@ from mira_bench.methods import methods
 from mira_bench.metric import Scores
 from mira_bench.metrics.energy import Box, prior_energy
 from mira_bench.ranking import Standing, rank
+from mira_bench.run import perform
+from mira_bench.runner.plan import Settings
 from mira_bench.scaling import Scaling
+from mira_bench.settings import Asked
 from mira_bench.study import _winners
 
 TIERS = ("mira", "calibration", "energy")
@@ -184,10 +187,10 @@ class Shrunk:
 
 
 def test_the_oracle_never_wins_a_study():
-    arguments = {"task": Conjugate(), "candidates": {"narrow": Shrunk(0.5), "wide": Shrunk(2.0)}, "metrics": TIERS}
-    arguments |= {"fiducials": 64, "samples": 50, "seed": 0}
-    result = mb.run(**arguments)
+    settings = Settings(metrics=TIERS, fiducials=64, samples=50)
+    asked = Asked(Conjugate(), {"narrow": Shrunk(0.5), "wide": Shrunk(2.0)}, settings)
+    result = perform(*asked)
     energies = {s.name: s.energy.score for s in result.standings}
     assert min(energies, key=energies.get) == "oracle"
-    (row,) = _winners(arguments, {"seed": 0})
+    (row,) = _winners(asked, {"seed": 0})
     assert {row["energy"], row["mira"], row["tiers"]} <= {"narrow", "wide"}

@@ -39,14 +39,15 @@ def test_a_sampled_reference_is_calibrated(name, fiducials, rng):
 
 @pytest.mark.parametrize("name", [*EXACT, *SAMPLED])
 def test_what_is_shipped_is_what_the_command_makes(name):
-    from mira_bench.run import make_plan
+    from mira_bench.runner.plan import Plan, Settings
     from mira_bench.units import draw_reference, simulate
 
     task = (EXACT | SAMPLED)[name]
     shipped = classic.reference(name)
     facts = shipped.provenance
     assert (facts["task"], facts["task_version"]) == (name, task.version)
-    plan = make_plan(task, {}, ["mira"], 10, 1000, facts["seed"], None, False, None, controls=False, name=name)
+    sizes = {"fiducials": 10, "samples": 1000, "seed": facts["seed"]}
+    plan = Plan.of(task, {}, Settings(**sizes, metrics=["mira"], controls=False, name=name))
     fiducials = simulate(plan, 0)
     count = min(len(fiducials), 10)
     assert np.allclose(fiducials.y[:count], shipped.fiducials.y[:count], rtol=1e-9)

@@ -1,0 +1,322 @@
+r"""What a run is made of, put together and checked before anything is sampled: its settings, identities and keys."""
+
+__all__ = ["Identity", "Plan", "Settings", "short_hash"]
+
+import dataclasses
+import functools
+import hashlib
+import inspect
+import json
+import math
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from .._version import __version__
+from ..candidate import Candidate, Oracle, Prior
+from ..errors import UsageError
+from ..fit import State, Training, expand
+from ..identity import describe, digest, take_fingerprint
+from ..metric import Context, Metric
+from ..metrics import choose_metrics
+from ..ranking import RANKINGS
+from ..reads import hash_file
+from ..source import Source
+from ..store import Store
+from ..task import BLOCK, Task
+
+PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
+
+
+@dataclass(frozen=True)
+class Settings:
+    r"""How a run is done: what `run` and `estimate` take beside the task and its candidates.
+
+    Arguments:
+        fiducials: The number of fiducials $L$.
+        samples: The number of samples per fiducial $S$.
+        seed: The seed: the same seed gives the same result for any number of workers.
+        metrics: Names of metrics and metrics of your own in a list, or metrics by name; by default those of
+            `mira_bench.metrics.DEFAULT`.
+        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
+        workers: The number of processes.
+        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.engines`.
+        address: The address of a Dask scheduler.
+        device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
+        store: The folder in which finished blocks are kept; without one, nothing is.
+        keep_samples: Whether samples are kept in the store, so that a new metric needs no new sampling.
+        controls: Whether to add the prior and, where the task has one, the exact posterior.
+        progress: Whether to show progress on a terminal.
+        name: The name of the task.
+        seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
+        check: Whether a block of all that would be taken from the store is made anew, to see that it is still the
+            same; see `mira_bench.canary`.
+    """
+
+    fiducials: int = 1000
+    samples: int = 500
+    seed: int = 0
+    metrics: Mapping[str, Metric] | Sequence[str | Metric] | None = None
+    rank_by: str = "tiers"
+    workers: int = 1
+    backend: str = "loky"
+    address: str | None = None
+    device: str | None = None
+    store: str | os.PathLike[str] | None = None
+    keep_samples: bool = False
+    controls: bool = True
+    progress: bool = False
+    name: str | None = None
+    seeds: int = 1
+    check: bool = True
+
+    def __post_init__(self) -> None:
+        for key in ("fiducials", "samples", "seed", "workers"):
+            value = getattr(self, key)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise UsageError(f"{key}={value!r}: a whole number is needed")
+            if key != "seed" and value < 1:
+                raise UsageError(f"{key}={value}: at least one is needed")
+        if self.rank_by not in RANKINGS:
+            raise UsageError(f"rank_by={self.rank_by!r} is not one of {', '.join(RANKINGS)}")
+
+    @classmethod
+    def of(cls, **settings: Any) -> "Settings":
+        r"""Puts settings together that a user gave by name."""
+        known = [one.name for one in dataclasses.fields(cls)]
+        unknown = next((key for key in settings if key not in known), None)
+        if unknown is not None:
+            raise UsageError(f"there is no setting {unknown!r}; there are: {', '.join(known)}")
+        return cls(**settings)
+
+    @classmethod
+    def signature(cls, function: Callable[..., Any]) -> inspect.Signature:
+        r"""The signature of a function that takes settings by name, with all of them in it: for help and editors."""
+        given = inspect.signature(function)
+        fixed = [p for p in given.parameters.values() if p.kind != p.VAR_KEYWORD]
+        ours = [p.replace(kind=p.KEYWORD_ONLY) for p in inspect.signature(cls).parameters.values()]
+        return given.replace(parameters=[*fixed, *ours])
+
+    def check_device(self) -> None:
+        r"""Raises if the device cannot be used here."""
+        if self.device not in (None, "cpu"):
+            import torch
+
+            try:
+                torch.empty(1, device=self.device)
+            except (RuntimeError, AssertionError) as error:
+                reason = str(error).splitlines()[0]
+                raise UsageError(f"device={self.device!r} cannot be used: {reason}") from error
+
+
+@dataclass(frozen=True)
+class Identity:
+    r"""What identifies the parts of a run in the store: taken once, when it begins, from the code that runs.
+
+    Arguments:
+        task: That of the task.
+        candidates: Those of the candidates by name.
+        trainers: Those of the trainings by candidate.
+        metrics: Those of the metrics by name.
+        code: The hashes of the user's functions, which must be the same in workers.
+        files: The hashes of the user's files by path.
+    """
+
+    task: Any = None
+    candidates: Mapping[str, Any] = field(default_factory=dict)
+    trainers: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, candidates: Mapping[str, Any], metrics: Mapping[str, Metric]) -> "Identity":
+        r"""Takes the identity of all that a run is made of."""
+        things = (task, *candidates.values(), *metrics.values())
+        code: dict[str, str] = {}
+        files: dict[str, str] = {}
+        for thing in things:
+            found = take_fingerprint(thing, type(thing).__qualname__)
+            code |= found.code
+            files |= {path: content for path in sorted(found.files) if (content := hash_file(path)) is not None}
+            source = getattr(thing, "source", None)
+            files |= source.files if isinstance(source, Source) else {}
+        return cls(
+            describe(task),
+            {name: describe(one) for name, one in candidates.items()},
+            {name: describe(getattr(one, "trainer", one)) for name, one in candidates.items()},
+            {name: describe(one) | {"version": one.version} for name, one in metrics.items()},
+            code,
+            files,
+        )
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        r"""Short hashes of the task, the candidates and the metrics, for the run's folder; none if nothing is known."""
+        if self.task is None:
+            return {}
+        named = {"task": self.task} | {f"candidate:{name}": one for name, one in self.candidates.items()}
+        named |= {f"metric:{name}": one for name, one in self.metrics.items()}
+        return {key: short_hash(one) for key, one in named.items()}
+
+
+def short_hash(identity: Any) -> str:
+    r"""Returns a short hash of what was described."""
+
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _version(package: str) -> str:
+    try:
+        return __version__ if package == "mira_bench" else metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _versions(thing: Any) -> dict[str, str]:
+    r"""The versions of what decides the numbers of a task, a candidate or a metric, which may name more packages."""
+    return {package: _version(package) for package in (*PACKAGES, *getattr(thing, "packages", ()))}
+
+
+@dataclass(frozen=True)
+class Plan:
+    r"""All that determines the results of a run, and where they are kept."""
+
+    name: str
+    task: Task
+    candidates: Mapping[str, Candidate]
+    metrics: Mapping[str, Metric]
+    fiducials: int
+    samples: int
+    seed: int
+    store: Store
+    keep_samples: bool = False
+    device: str | None = None
+    identity: Identity = field(default_factory=Identity)
+    trainings: Mapping[str, Training] = field(default_factory=dict)
+    fits: Mapping[str, State] = field(default_factory=dict)
+    behind: Mapping[str, str | None] = field(default_factory=dict)  # by metric: the hash of what records depend on
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    # Which blocks of each identity are believed; found in the store when they are first asked for.
+    generations: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> "Plan":
+        r"""Puts a task, its candidates and the controls together, after a check."""
+        if settings.keep_samples and settings.store is None:
+            raise UsageError("keep_samples needs a store to keep them in")
+        if not isinstance(candidates, Mapping):
+            raise UsageError("candidates must be a mapping from names to candidates, e.g. {'npe': Neural(budget=2000)}")
+        for label, one in candidates.items():
+            if not hasattr(one, "build"):
+                raise UsageError(
+                    f"candidate {label!r} is a {type(one).__name__} without build(task, rng); "
+                    "mira_bench.inference has Neural and Given"
+                )
+        everyone, trainings = expand(candidates, settings.seeds)
+        if settings.controls:
+            for label, control in (("oracle", Oracle()), ("prior", Prior())):
+                if label not in everyone and control.skip(task) is None:
+                    everyone[label] = control
+        chosen = choose_metrics(settings.metrics)
+        try:
+            identity = Identity.of(task, everyone, chosen)
+        except UsageError:
+            if settings.store is not None:
+                raise
+            identity = Identity()
+        return cls(
+            name=settings.name or type(task).__name__.lower(),
+            task=task,
+            candidates=everyone,
+            metrics=chosen,
+            fiducials=int(settings.fiducials),
+            samples=int(settings.samples),
+            seed=int(settings.seed),
+            store=Store(settings.store),
+            keep_samples=settings.keep_samples,
+            device=settings.device,
+            identity=identity,
+            trainings=trainings,
+        )
+
+    @property
+    def size(self) -> int:
+        r"""The number of fiducials in a block."""
+        return int(getattr(self.task, "block", BLOCK))
+
+    @property
+    def blocks(self) -> range:
+        return range(math.ceil(self.fiducials / self.size))
+
+    def count(self, block: int) -> int:
+        r"""The number of fiducials of a block that belong to this run; the last block may be cut."""
+        return min(self.size, self.fiducials - block * self.size)
+
+    def _believed(self, spec: dict[str, Any], *label: str) -> dict[str, Any]:
+        r"""Adds to a spec which generation of an identity is believed, if it is not the first."""
+        if label not in self.generations:
+            self.generations[label] = self.store.generation(spec)
+        token = self.generations[label]
+        return spec | ({f"{label[0]}_generation": token} if token else {})
+
+    def renew(self, kind: str, *names: str) -> None:
+        r"""Stops believing what the store has of an identity: task, fit and candidate NAME, record NAME and METRIC."""
+        parts: dict[str, Callable[..., dict[str, Any]]] = {
+            "task": self._task,
+            "fit": self._fit,
+            "candidate": self._candidate,
+            "record": self._record,
+        }
+        self.generations[(kind, *names)] = ""
+        self.generations[(kind, *names)] = self.store.renew(parts[kind](*names))
+
+    def _task(self) -> dict[str, Any]:
+        spec = {"task_name": self.name, "task": self.identity.task, "versions": _versions(self.task)}
+        return self._believed(spec, "task")
+
+    def _fit(self, name: str) -> dict[str, Any]:
+        training, candidate = self.trainings[name], self.candidates[name]
+        spec = self._task() | {"seed": self.seed, "candidate_name": training.method, "training": training.seed}
+        spec |= {"candidate": self.identity.trainers.get(name), "versions": _versions(candidate)}
+        return self._believed(spec, "fit", name)
+
+    def _candidate(self, name: str) -> dict[str, Any]:
+        spec = self._fit(name) if name in self.trainings else self._task()
+        spec |= {"candidate_name": name, "candidate": self.identity.candidates.get(name)}
+        spec |= {"versions": _versions(self.task) | _versions(self.candidates[name])}
+        return self._believed(spec, "candidate", name)
+
+    def _record(self, name: str, key: str) -> dict[str, Any]:
+        metric = self.metrics[key]
+        spec = self._candidate(name) | {"metric_name": metric.name, "metric": self.identity.metrics.get(key)}
+        spec |= {"versions": spec["versions"] | _versions(metric)}
+        return self._believed(spec, "record", name, key)
+
+    def _place(self, kind: str, block: int) -> dict[str, Any]:
+        return {"kind": kind, "seed": self.seed, "block": block, "size": self.size}
+
+    def spec(self, kind: str, block: int, **more: Any) -> dict[str, Any]:
+        r"""The identity of a block of the task in the store: all that determines its content."""
+        return self._task() | self._place(kind, block) | more
+
+    def samples_spec(self, name: str, block: int) -> dict[str, Any]:
+        return self._candidate(name) | self._place("samples", block) | {"samples": self.samples}
+
+    def fit_spec(self, name: str) -> dict[str, Any]:
+        return self._fit(name) | {"kind": "fit"}
+
+    def record_spec(self, name: str, block: int, key: str) -> dict[str, Any]:
+        spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}
+        return spec | {"count": self.count(block), "ruler": self.behind[key]}
+
+    def seen_in(self, context: Context) -> "Plan":
+        r"""Returns the plan with the hashes of what records depend on beyond their blocks."""
+        found = {key: metric.depends_on(context) for key, metric in self.metrics.items()}
+        return dataclasses.replace(self, behind={key: digest(*some) if some else None for key, some in found.items()})
