@@ -20,10 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
-from .engines import Engine
+from .engines import Died, Engine
 from .fiducials import Fiducials
 from .fit import PROBE, probe, reason_of
 from .reads import changed
@@ -334,19 +333,23 @@ def _blocks(name: str, found: Mapping[str, Mapping[int, Header]], reuse: Reuse) 
 def _results(
     engine: Engine, function: Callable[..., Any], units: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[str, dict[str, str], str]]:
-    if not units:
-        return
-    done: set[str] = set()
-    try:
-        for result in engine.map(function, iter(units)):
+    r"""Runs checks of candidates, whose names are second in their calls."""
+    done: set[int] = set()
+
+    def calls(names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        for i, unit in enumerate(units):
+            if unit[1] in names and i not in done:
+                yield function, i, unit
+
+    for result in engine.map_named(
+        _numbered, calls, list(dict.fromkeys(unit[1] for unit in units)), "checking the store"
+    ):
+        if isinstance(result, Died):
+            yield result.name, {}, result.reason
+        else:
             done.add(result[0])
-            yield result
-        return
-    except BrokenProcessPool:
-        log.warning("a worker process died while the store was checked; candidates go on one at a time")
-    for unit in units:
-        if unit[1] not in done:
-            try:
-                yield from engine.map(function, iter([unit]))
-            except BrokenProcessPool:
-                yield unit[1], {}, "its worker process died (killed, or out of memory)"
+            yield result[1]
+
+
+def _numbered(function: Callable[..., Any], number: int, unit: tuple[Any, ...]) -> tuple[int, Any]:
+    return number, function(*unit)

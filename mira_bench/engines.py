@@ -3,15 +3,16 @@ r"""Where units of work run: in this process, in others on this machine, or on a
 Units are independent and know their own random streams, so the engine changes the time of a run and nothing else.
 """
 
-__all__ = ["Engine", "one_thread"]
+__all__ = ["Died", "Engine", "one_thread"]
 
 import functools
 import importlib.util
+import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +23,8 @@ from joblib.externals.loky.process_executor import BrokenProcessPool
 from threadpoolctl import threadpool_limits
 
 from .errors import UsageError
+
+log = logging.getLogger("mira_bench")
 
 PATIENCE = 60  # seconds that a cluster has to show a worker
 AHEAD = 2  # units per core that are handed out before their turn
@@ -67,6 +70,15 @@ def _as_here(folder: str, environment: dict[str, str], function: Callable[..., A
     if torch is not None and torch.get_num_threads() > 1:
         torch.set_num_threads(1)
     return function(*call)
+
+
+@dataclass(frozen=True)
+class Died:
+    r"""In place of a result: the process of a unit died, twice."""
+
+    name: str
+
+    reason = "its worker process died (killed, or out of memory)"
 
 
 @dataclass(frozen=True)
@@ -129,6 +141,43 @@ class Engine:
                 raise UsageError(f"backend={self.backend!r} cannot be used: {error}") from error
             here = os.getcwd(), dict(os.environ)
             yield from pool(delayed(_as_here)(*here, function, *call) for call in calls)
+
+    def map_named(
+        self,
+        function: Callable[..., Any],
+        calls: Callable[[Sequence[str]], Iterable[tuple[Any, ...]]],
+        names: Sequence[str],
+        doing: str,
+    ) -> Iterator[Any]:
+        r"""Yields results as they come, whatever units do to their worker processes.
+
+        If a process dies, names go on one at a time, to find the one that it died of.
+
+        Arguments:
+            function: The unit of work.
+            calls: Returns the calls of some names that are still to be made.
+            names: All names.
+            doing: What they do, for the log.
+
+        Yields:
+            What the function returns; `Died` for a name whose unit kills its process.
+        """
+
+        try:
+            yield from self.map(function, calls(names))
+            return
+        except BrokenProcessPool:
+            log.warning("a worker process died (%s); candidates go on one at a time", doing)
+        for name in names:
+            try:
+                yield from self.map(function, calls([name]))
+            except BrokenProcessPool:
+                # A unit of the round before may still have been under way, and may have taken this worker with it.
+                log.warning("a worker process died of candidate %s, or beside it; it gets a second chance", name)
+                try:
+                    yield from self.map(function, calls([name]))
+                except BrokenProcessPool:
+                    yield Died(name)
 
     def _dask(self, function: Callable[..., Any], calls: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         # joblib's own Dask backend waits forever for a unit that killed its workers, so the futures are ours. Dask

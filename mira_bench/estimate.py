@@ -16,9 +16,10 @@ from .metric import Block, Context
 from .run import split
 from .runner.plan import Plan, Settings
 from .scaling import Scaling, as_bounds
+from .scoring import observe
 from .streams import generator
 from .task import Task
-from .units import observe, simulate, work
+from .units import simulate, work
 
 
 @dataclass(frozen=True)

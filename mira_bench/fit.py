@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import as_array
 from .candidate import Candidate, Draws
-from .engines import Engine
+from .engines import Died, Engine
 from .errors import SimulationError, UsageError
 from .progress import Progress
 from .reads import listening
@@ -189,24 +188,15 @@ def fit_all(
 
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         for name in names:
-            yield plan, name, report(name)
-
-    def results() -> Iterator[tuple[str, State | None, str, float]]:
-        try:
-            yield from engine.map(_fit, calls(waiting))
-            return
-        except BrokenProcessPool:
-            log.warning("a worker process died in training; candidates go on one at a time")
-        for name in waiting:
             if name not in states and name not in failures:
-                try:
-                    yield from engine.map(_fit, calls([name]))
-                except BrokenProcessPool:
-                    yield name, None, "its worker process died in training (killed, or out of memory)", 0.0
+                yield plan, name, report(name)
 
     progress.add_trainings(waiting)
     with _reading(progress, waiting) as diaries:
-        for name, state, reason, spent in results():
+        for result in engine.map_named(_fit, calls, waiting, "training"):
+            if isinstance(result, Died):
+                result = result.name, None, result.reason.replace("died", "died in training"), 0.0
+            name, state, reason, spent = result
             seconds[name] = spent
             if state is None:
                 log.error("candidate %s failed to fit: %s", name, reason)

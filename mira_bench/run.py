@@ -3,27 +3,25 @@ r"""The pipeline: fiducials are simulated, candidates fitted and sampled, sample
 `units.py` has the unit of work; here the units of a run are handed out, and what comes back becomes a `Result`.
 """
 
-__all__ = ["perform", "run", "split", "standing"]
+__all__ = ["perform", "run", "split"]
 
 import dataclasses
 import functools
 import logging
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from numpy.typing import NDArray
 
 from .arrays import as_truths
 from .canary import Reuse, check_candidates, check_fits, check_task
 from .candidate import Candidate
-from .engines import Engine, one_thread
+from .engines import Died, Engine, one_thread
 from .errors import UsageError
 from .fiducials import Fiducials
-from .fit import fit_all, reason_of
+from .fit import fit_all
 from .identity import describe
 from .metric import Block, Context, Metric, Record, Scores
 from .progress import Progress
@@ -31,9 +29,10 @@ from .ranking import Standing
 from .result import Result
 from .runner.plan import Plan, Settings
 from .scaling import Scaling, as_bounds, sample_range
+from .scoring import Outcome, standing
 from .store import Store
 from .task import Task
-from .units import FAILED, Outcome, forget, simulate, work
+from .units import forget, simulate, work
 
 log = logging.getLogger("mira_bench")
 
@@ -54,49 +53,6 @@ class _Range(Metric):
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         return Scores(result=[np.concatenate([r[key] for r in records]) for key in ("low", "high")])
-
-
-def _as_scores(made: Any) -> Scores:
-    r"""What a metric says, after a check: the tables of all metrics are made of it."""
-    if not isinstance(made, Scores):
-        raise TypeError(f"reduce returned a {type(made).__name__}; mira_bench.Scores is needed")
-    numbers = {key: float(getattr(made, key)) for key in ("score", "stderr", "expected", "pvalue")}
-    each = None if made.per_fiducial is None else np.asarray(made.per_fiducial, np.float64)
-    if each is not None and each.ndim != 1:
-        raise TypeError(f"reduce returned per_fiducial of shape {each.shape}; one number per fiducial is needed")
-    return dataclasses.replace(made, **numbers, note=str(made.note), per_fiducial=each)
-
-
-def standing(
-    name: str,
-    role: str,
-    blocks: Sequence[Mapping[str, Outcome]],
-    metrics: Mapping[str, Metric],
-    scaling: Scaling,
-    shared: bool = False,
-) -> Standing:
-    r"""Reduces what metrics saw in all blocks of a candidate to its scores.
-
-    If fiducials share a sample set, p-values that take them for independent are left out.
-    """
-
-    scores = {}
-    for key, metric in metrics.items():
-        outcomes = [block[key] for block in blocks]
-        reason = next((o for o in outcomes if isinstance(o, str)), None)
-        if reason is None:
-            try:
-                scores[key] = _as_scores(metric.reduce([o for o in outcomes if not isinstance(o, str)], scaling))
-            except Exception as error:  # a metric fails alone, and says so in its own row
-                log.error("metric %s failed for candidate %s: %s", key, name, reason_of(error))
-                scores[key] = Scores(note=f"{FAILED}{reason_of(error).splitlines()[0]}")
-                continue
-            if shared and metric.independent:
-                note = f"{scores[key].note}; no p-value: fiducials share a sample set"
-                scores[key] = dataclasses.replace(scores[key], pvalue=math.nan, note=note)
-        else:
-            scores[key] = Scores(note=reason if reason.startswith(FAILED) else f"not computed: {reason}")
-    return Standing(name, role, scores)
 
 
 def _execute(
@@ -126,24 +82,10 @@ def _execute(
                     own = {name: plan.fits[name]} if name in plan.fits else {}
                     yield dataclasses.replace(plan, fits=own), name, block, parts[block], scaling
 
-    def results() -> Iterator[tuple[str, int, dict[str, Outcome] | None, str, float, dict[str, str]]]:
-        try:
-            yield from engine.map(work, calls(plan.candidates))
-            return
-        except BrokenProcessPool:
-            log.warning("a worker process died; candidates go on one at a time, to find the one that it died of")
-        for name in plan.candidates:
-            try:
-                yield from engine.map(work, calls([name]))
-            except BrokenProcessPool:
-                # A unit of the round before may still have been under way, and may have taken this worker with it.
-                log.warning("a worker process died of candidate %s, or beside it; it gets a second chance", name)
-                try:
-                    yield from engine.map(work, calls([name]))
-                except BrokenProcessPool:
-                    yield name, plan.blocks[0], None, "its worker process died (killed, or out of memory)", 0.0, {}
-
-    for name, block, outcomes, reason, spent, files in results():
+    for result in engine.map_named(work, calls, list(plan.candidates), "sampling"):
+        if isinstance(result, Died):
+            result = result.name, plan.blocks[0], None, result.reason, 0.0, {}
+        name, block, outcomes, reason, spent, files = result
         seconds[name] += spent
         reads |= files
         if outcomes is None:

@@ -35,11 +35,10 @@ from .metrics import choose_metrics
 from .ranking import RANKINGS, Standing
 from .ranks import available_threads
 from .result import Result
-from .run import standing
 from .scaling import Scaling, as_bounds, sample_range
+from .scoring import observe, standing
 from .sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from .task import BLOCK
-from .units import observe
 
 log = logging.getLogger("mira_bench")
 

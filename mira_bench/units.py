@@ -5,10 +5,7 @@ they are asked to stay. So memory is bounded, a killed run goes on where it stop
 nor the number of workers changes a bit of the result.
 """
 
-__all__ = [
-    "FAILED", "Outcome", "draw_fiducials", "draw_reference", "forget", "observe", "reference_samples", "remake",
-    "simulate", "work",
-]  # fmt: skip
+__all__ = ["draw_fiducials", "draw_reference", "forget", "reference_samples", "remake", "simulate", "work"]
 
 import dataclasses
 import functools
@@ -26,16 +23,15 @@ from .errors import RunError, SimulationError, UsageError
 from .fiducials import Fiducials, refuse_bad_data
 from .fit import reason_of
 from .identity import digest, edited
-from .metric import MISSING, Block, Metric, Record
+from .metric import Block
 from .reads import listening
 from .runner.plan import Plan
 from .scaling import Scaling
+from .scoring import Outcome, observe
 from .streams import forked, generator
 
 log = logging.getLogger("mira_bench")
 
-FAILED = "failed: "  # the first word of a reason if a metric failed, and not just does not apply
-Outcome = Record | str  # what a metric saw in a block, or why it cannot be computed
 # The posteriors of the run that this process works for, and the files that they were made of.
 _BUILT: dict[tuple[str, str], tuple[Any, dict[str, str]]] = {}
 
@@ -167,36 +163,6 @@ def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
         draws = reference_samples(plan, block, fiducials)
     plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes())
     return draws
-
-
-def _as_record(seen: Any) -> Record:
-    r"""What a metric kept of a block, after a check: others' records must not suffer from what cannot be stored."""
-    if not isinstance(seen, Mapping):
-        raise TypeError(f"observe returned a {type(seen).__name__}; a mapping of names to arrays is needed")
-    record = {str(key): np.asarray(value) for key, value in seen.items()}
-    bad = next((key for key, value in record.items() if value.dtype == object), None)
-    if bad is not None:
-        raise TypeError(f"observe returned {bad!r}, a {type(seen[bad]).__name__}; an array of numbers is needed")
-    return record
-
-
-def observe(block: Block, metrics: Mapping[str, Metric]) -> dict[str, Outcome]:
-    r"""Lets metrics look at a block. A metric that does not apply gives its reason in place of a record."""
-
-    outcomes: dict[str, Outcome] = {}
-    for name, metric in metrics.items():
-        lacking = next((need for need in metric.needs if getattr(block, need) is None), None)
-        if lacking is not None:
-            outcomes[name] = MISSING[lacking]
-            continue
-        try:
-            outcomes[name] = _as_record(metric.observe(block))
-        except UsageError as error:
-            outcomes[name] = str(error)
-        except Exception as error:  # a metric fails alone, and says so in its own row
-            log.error("metric %s failed for %s: %s", name, block.name, reason_of(error))
-            outcomes[name] = f"{FAILED}{reason_of(error).splitlines()[0]}"
-    return outcomes
 
 
 def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior: Any, draws: Draws) -> dict[str, Any]:
