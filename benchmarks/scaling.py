@@ -13,8 +13,8 @@ from distributed import LocalCluster
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.engines import Engine
-from mira_bench.store import Store
+from mira_bench.runner.engines import Engine
+from mira_bench.runner.store import Store
 
 UNITS, SECONDS = 16, 0.5
 METRICS = {"mira": mb.Mira(), "energy": mb.Energy()}

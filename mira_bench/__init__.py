@@ -66,9 +66,9 @@ if not (_Path(__file__).parent / "tasks").is_dir():
     __path__.append(str(_Path(__file__).parent.parent))
 
 from ._version import __version__
+from .adapters.posterior import draw
 from .candidate import Candidate, Draws, Posterior
-from .chains import effective_samples
-from .draws import draw
+from .diagnostics import effective_samples
 from .errors import RunError, UsageError
 from .fiducials import Fiducials
 from .metric import Block, Metric, Scores
@@ -104,9 +104,9 @@ from .metrics import (
     wasserstein,
 )
 from .metrics.mira import theory
-from .plan import plan
-from .ranking import rank
+from .ranking.power import plan
+from .ranking.tiers import rank
 from .result import Result
-from .run import run
-from .score import score
+from .runner.run import run
+from .runner.score import score
 from .task import Task

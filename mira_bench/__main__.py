@@ -2,6 +2,6 @@ r"""`python -m mira_bench`."""
 
 import sys
 
-from .cli import main
+from .cli.command import main
 
 sys.exit(main())

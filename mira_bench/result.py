@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from .errors import UsageError
-from .methods import methods
-from .outputs import announce, clear, copy_code
-from .ranking import TIERS, Standing, objections, rank, rule
+from .ranking.tiers import TIERS, Standing, objections, rank, rule
+from .ranking.trainings import methods
 from .report import tables
+from .report.outputs import announce, clear, copy_code
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,7 +90,7 @@ class Result:
 
     @cached_property
     def ranking(self) -> pd.DataFrame:
-        r"""The ranking, best first; see `mira_bench.ranking`."""
+        r"""The ranking, best first; see `mira_bench.ranking.tiers`."""
         table = rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
         scores = {s.name: s.scores for s in self.standings}
         for metric in self.columns:
@@ -100,7 +100,7 @@ class Result:
 
     @cached_property
     def methods(self) -> pd.DataFrame | None:
-        r"""One row per method, if methods were trained several times; see `mira_bench.methods`."""
+        r"""One row per method, if methods were trained several times; see `mira_bench.ranking.trainings`."""
         several = any(s.method not in (None, s.name) for s in self.standings)
         return methods(self.standings, rank_by=self.rank_by) if several else None
 

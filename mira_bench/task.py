@@ -15,7 +15,7 @@ BLOCK = 32  # fiducials that are simulated and sampled together, unless the task
 if TYPE_CHECKING:
     from abc import ABCMeta
 
-    from .simulator import SimulatorTask
+    from .adapters.simulator import SimulatorTask
 
     _ProtocolMeta = ABCMeta
 else:
@@ -26,7 +26,7 @@ class _Makers(_ProtocolMeta):
     r"""What the class `Task` can do by itself. A method of the class would be one that every task must have."""
 
     def from_simulator(cls, prior: Any, simulator: Callable[..., Any], **settings: Any) -> "SimulatorTask":
-        r"""Makes a task of a prior and a simulator; see `mira_bench.simulator.task_from_simulator` for all settings.
+        r"""Makes a task of a prior and a simulator; see `mira_bench.adapters.simulator.task_from_simulator`.
 
         Arguments:
             prior: A distribution of torch or scipy, a list or a mapping of one-dimensional ones, or a function
@@ -35,7 +35,7 @@ class _Makers(_ProtocolMeta):
                 argument it is given the generator.
             settings: `names`, `bounds`, `batched`, `version`, `block`.
         """
-        from .simulator import task_from_simulator
+        from .adapters.simulator import task_from_simulator
 
         return task_from_simulator(prior, simulator, **settings)
 

@@ -18,7 +18,7 @@ from .arrays import as_host
 from .errors import UsageError
 from .inference.diagnostics import sort_groups
 from .metric import Block, Context, Metric, Record, Scores
-from .scaling import Scaling
+from .ranks.scaling import Scaling
 
 
 class View(Protocol):

@@ -11,8 +11,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from mira_bench.cli import main
-from mira_bench.cli_list import configs as _configs
+from mira_bench.cli.command import main
+from mira_bench.cli.listing import configs as _configs
 
 SMALL = ["fiducials=120", "samples=20", "regions=10", "metric.c2st.trees=2", "progress=false"]
 

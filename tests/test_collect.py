@@ -11,12 +11,12 @@ import pandas as pd
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from mira_bench.cli import main
-from mira_bench.collect import collect_jobs, collect_runs, compare, gaps, tidy
-from mira_bench.jobs import Job, write_json
-from mira_bench.leaderboard import interval, leaderboard, pooled
+from mira_bench.cli.command import main
+from mira_bench.ranking.leaderboard import interval, leaderboard, pooled
 from mira_bench.report.boards import leaderboard_figure
 from mira_bench.statistics import mean_stderr, paired_pvalue
+from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare, gaps, tidy
+from mira_bench.sweeps.jobs import Job, write_json
 
 SMALL = ["fiducials=64", "samples=20", "regions=5", "metrics=[mira,calibration,energy]", "progress=false"]
 

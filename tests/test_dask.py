@@ -12,7 +12,7 @@ from distributed import LocalCluster
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.engines import Engine
+from mira_bench.runner.engines import Engine
 
 SETTINGS = {"fiducials": 250, "samples": 20, "metrics": {"mira": mb.Mira(regions=10), "energy": mb.Energy()}}
 
@@ -76,7 +76,7 @@ def test_a_candidate_that_kills_every_worker_fails_alone(cluster, tmp_path):
 
 
 def test_a_cluster_that_lost_all_its_workers_ends_the_run(monkeypatch):
-    monkeypatch.setattr("mira_bench.engines.PATIENCE", 1)
+    monkeypatch.setattr("mira_bench.runner.engines.PATIENCE", 1)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         results = Engine(1, "dask", cluster.scheduler_address).map(abs, [(-n,) for n in range(10)])
         assert next(results) in range(10)

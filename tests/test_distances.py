@@ -5,8 +5,8 @@ import pytest
 from scipy.spatial.distance import cdist
 
 import mira_bench as mb
-from mira_bench.centers import make_centers
-from mira_bench.scaling import Scaling
+from mira_bench.ranks.centers import make_centers
+from mira_bench.ranks.scaling import Scaling
 
 ORACLES = {
     "l2": {"metric": "euclidean"},

@@ -12,8 +12,8 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench.chains import autocorrelated
-from mira_bench.files import Files
+from mira_bench.adapters.files import Files
+from mira_bench.diagnostics import autocorrelated
 
 L, S = 40, 24
 NAMES = ["Om", "s8", "h"]
@@ -422,7 +422,7 @@ def test_autocorrelation_is_told_and_independence_is_not(rng, caplog):
 
 MEMORY = """
 import sys, threading, numpy as np, mira_bench as mb
-from mira_bench.files import Files
+from mira_bench.adapters.files import Files
 rng = np.random.default_rng(0)
 layout, normalize = sys.argv[1], sys.argv[2]
 shape = (300, 20000, 10) if layout == "LSd" else (10000, 300, 10)

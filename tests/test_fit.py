@@ -11,14 +11,14 @@ from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate
 from rich.console import Console
 
 import mira_bench as mb
-import mira_bench.fit as module
-from mira_bench.estimate import estimate
-from mira_bench.methods import components, methods
-from mira_bench.progress import Progress
-from mira_bench.ranking import Standing
+import mira_bench.runner.training as module
+from mira_bench.ranking.tiers import Standing
+from mira_bench.ranking.trainings import components, methods
 from mira_bench.report.methods import console_methods, display_methods, explain_methods
+from mira_bench.runner.cost import estimate
 from mira_bench.runner.plan import Settings
-from mira_bench.store import Store
+from mira_bench.runner.progress import Progress
+from mira_bench.runner.store import Store
 
 SMALL = {"fiducials": 250, "samples": 20, "controls": False}
 SMALL |= {"metrics": {"mira": mb.Mira(regions=10), "energy": mb.Energy(), "calibration": mb.Calibration()}}

@@ -15,9 +15,9 @@ from scipy import stats
 from torch import distributions as td
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.adapters.identity import describe
+from mira_bench.cli.command import main
 from mira_bench.errors import SimulationError
-from mira_bench.identity import describe
 from mira_bench.inference import Given, Neural
 
 

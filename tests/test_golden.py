@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from mira_bench.runner import plan
-from mira_bench.store import Store
+from mira_bench.runner.store import Store
 
 HERE = Path(__file__).parent / "golden"
 _spec = util.spec_from_file_location("golden_make", HERE / "make.py")

@@ -8,12 +8,12 @@ import pytest
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.cli import main
-from mira_bench.cli_list import configs
+from mira_bench.cli.command import main
+from mira_bench.cli.listing import configs
 from mira_bench.metric import Context
 from mira_bench.metrics import DEFAULT, all_metrics, choose_metrics
-from mira_bench.scaling import Scaling
-from mira_bench.store import Store
+from mira_bench.ranks.scaling import Scaling
+from mira_bench.runner.store import Store
 from mira_bench.task import BLOCK
 
 SIZE = {"fiducials": 40, "samples": 10}

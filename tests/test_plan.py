@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench.cli import main
-from mira_bench.plan import _effects, _Error
-from mira_bench.players import WIDTHS, marginal_axes, width_effects
-from mira_bench.scaling import Scaling
+from mira_bench.cli.command import main
+from mira_bench.ranking.power import _effects, _Error
+from mira_bench.ranks.players import WIDTHS, marginal_axes, width_effects
+from mira_bench.ranks.scaling import Scaling
 
 
 def caught(rng, metric, fiducials, dim, samples, factor, shift, repeats, level, extent):

@@ -1,7 +1,7 @@
 r"""Progress: the time left is that of the work left."""
 
-import mira_bench.progress as module
-from mira_bench.progress import Progress
+import mira_bench.runner.progress as module
+from mira_bench.runner.progress import Progress
 
 
 def lines(monkeypatch, capsys, steps, workers=1):

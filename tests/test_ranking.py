@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 import mira_bench as mb
 from mira_bench.metric import Scores
 from mira_bench.metrics import choose_metrics
-from mira_bench.ranking import COLUMNS, Standing, objections
+from mira_bench.ranking.tiers import COLUMNS, Standing, objections
 from mira_bench.report.folder import conclude, logging_to
 from mira_bench.statistics import holm, paired_pvalue
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import mira_bench as mb
-from mira_bench.centers import uniform_centers
-from mira_bench.ranks import _count_torch, ball_ranks, marginal_ranks
-from mira_bench.scaling import Scale, Scaling
+from mira_bench.ranks.centers import uniform_centers
+from mira_bench.ranks.kernel import _count_torch, ball_ranks, marginal_ranks
+from mira_bench.ranks.scaling import Scale, Scaling
 
 
 def brute_force(truths, samples, scale, centers):

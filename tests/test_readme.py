@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import mira_bench as mb
-from mira_bench.cli_list import configs as _configs
+from mira_bench.cli.listing import configs as _configs
 from mira_bench.paper.catalogue import runnable
 
 TEXT = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")

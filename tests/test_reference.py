@@ -9,9 +9,9 @@ from mira_bench.tasks import classic
 from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate
 
 import mira_bench as mb
-from mira_bench.cli import main
-from mira_bench.reference import load
-from mira_bench.store import Store
+from mira_bench.adapters.reference import load
+from mira_bench.cli.command import main
+from mira_bench.runner.store import Store
 
 CALLS = []
 

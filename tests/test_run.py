@@ -14,9 +14,9 @@ import pytest
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.estimate import estimate
+from mira_bench.runner.cost import estimate
 from mira_bench.runner.plan import Settings
-from mira_bench.store import Store
+from mira_bench.runner.store import Store
 from mira_bench.streams import generator
 
 ROOT = Path(mb.__file__).parents[1]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mira_bench as mb
-from mira_bench.scaling import Scaling
+from mira_bench.ranks.scaling import Scaling
 
 
 def test_others_leaves_each_fiducial_out(rng):

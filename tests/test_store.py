@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from mira_bench.adapters.identity import describe
 from mira_bench.errors import UsageError
-from mira_bench.identity import describe
-from mira_bench.store import Store
+from mira_bench.runner.store import Store
 
 SPEC = {"kind": "record", "task_name": "t", "block": 3}
 

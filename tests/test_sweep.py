@@ -21,12 +21,14 @@ from rich.console import Console
 
 import mira_bench as mb
 from mira_bench.candidate import Rehearsal
-from mira_bench.cli import main
-from mira_bench.cli_dry import dry_sweep
-from mira_bench.estimate import Estimate
-from mira_bench.jobs import Job, Kind, commands, read_job
-from mira_bench.overview import Overview
-from mira_bench.sweep import _problems, _safe, _sweep_name
+from mira_bench.cli.command import main
+from mira_bench.cli.config import Asked
+from mira_bench.cli.dry import dry_sweep
+from mira_bench.runner.cost import Estimate
+from mira_bench.runner.plan import Settings
+from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
+from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
+from mira_bench.sweeps.watch import Overview
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
@@ -214,13 +216,12 @@ def test_what_jobs_share_is_counted_once(monkeypatch, capsys):
         def fit(self, task, rng, report): ...
         def load(self, task, state): ...
 
-    def cost(**given):
+    def cost(*given):
         return Estimate({"a": 2.0, "prior": 4.0}, 117.0, 0, {"a": Rehearsal(10.0, 100.0, 1, {}, "")}, 1.0)
 
-    def arguments(cfg, task):
-        given = {"task": Conjugate(), "candidates": {"a": Learner()}, "metrics": ["mira"], "name": task}
-        given |= {"fiducials": cfg.fiducials, "samples": 10, "keep_samples": False, "controls": True, "seeds": 1}
-        return given | {"workers": 1, "device": "cpu"}
+    def asked(cfg, task):
+        settings = Settings(fiducials=cfg.fiducials, samples=10, metrics=["mira"], name=task)
+        return Asked(Conjugate(), {"a": Learner()}, settings)
 
     def total(store):
         sizes = [OmegaConf.create({"fiducials": size, "store": store}) for size in (10, 20)]
@@ -228,8 +229,8 @@ def test_what_jobs_share_is_counted_once(monkeypatch, capsys):
         assert dry_sweep(kinds, 4) == 0
         return next(line for line in capsys.readouterr().out.splitlines() if "in all" in line)
 
-    monkeypatch.setattr("mira_bench.cli_dry.estimate", cost)
-    monkeypatch.setattr("mira_bench.cli_dry.arguments", arguments)
+    monkeypatch.setattr("mira_bench.cli.dry.estimate", cost)
+    monkeypatch.setattr("mira_bench.cli.dry.asked", asked)
     # Four jobs of 117 s; with a store, both sizes use the same two trainings of 110 s.
     assert "7.8 min" in total(None)
     assert "4.1 min" in total("x")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..chains import effective_size, halves, normal_scores
+from ..diagnostics import effective_size, halves, normal_scores
 from ..errors import UsageError
 from .target import Target, UnitCube, unrolled
 

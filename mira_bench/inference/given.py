@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ..adapters.identity import fingerprint
+from ..adapters.posterior import draw
+from ..adapters.source import Source, load_source
 from ..arrays import Array
-from ..draws import draw
 from ..errors import UsageError
-from ..identity import fingerprint
-from ..source import Source, load_source
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from ..arrays import as_host
-from ..centers import uniform_centers
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
-from ..players import WIDTHS, feature_names, marginal_axes, play, width_effects
-from ..scaling import Scaling
+from ..ranks.centers import uniform_centers
+from ..ranks.players import WIDTHS, feature_names, marginal_axes, play, width_effects
+from ..ranks.scaling import Scaling
 from ..streams import generator
 
 EFFECT_FIDUCIALS = 32  # the detectable width is estimated on the first ones

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metric import Block, Context, Metric, Record, Scores
-from ..scaling import Scaling
+from ..ranks.scaling import Scaling
 
 RHAT = 1.05  # above it, chains do not agree
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arrays import Array, as_host, refuse_non_finite
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..scaling import Scale, Scaling
+from ..ranks.scaling import Scale, Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
 
@@ -210,7 +210,7 @@ def energy_score(
         truths: The truths, with shape $(L, *event)$.
         samples: The samples of the candidate, with shape $(L, S, *event)$, $S \geq 2$.
         seed: The seed of the pairs that are used when there are more than 128 samples.
-        normalize: The scale of the distances, see `mira_bench.scaling`.
+        normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         bounds: The range `(low, high)` that `normalize="task"` uses.
 
     References:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from ..arrays import as_array, as_host, refuse_non_finite
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
-from ..scaling import Scaling
+from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
 
 

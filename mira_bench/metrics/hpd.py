@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from ..arrays import as_array, as_host
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
-from ..ranks import break_ties
-from ..scaling import Scaling
+from ..ranks.kernel import break_ties
+from ..ranks.scaling import Scaling
 from ..streams import fiducial_keys
 from .coverage import Coverage
 

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from ..arrays import Array, as_array, as_host, flat, refuse_non_finite
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..scaling import Scaling
+from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
 

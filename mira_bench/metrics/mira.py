@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from ..centers import Centers, check_centers
-from ..distances import Distance, parse_distance
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..players import expected_score, play, region_score
-from ..ranks import available_threads, ball_ranks, sample_influence
-from ..scaling import EXCHANGEABLE, Scale, Scaling
+from ..ranks.centers import Centers, check_centers
+from ..ranks.distances import Distance, parse_distance
+from ..ranks.kernel import available_threads, ball_ranks, sample_influence
+from ..ranks.players import expected_score, play, region_score
+from ..ranks.scaling import EXCHANGEABLE, Scale, Scaling
 from ..statistics import mean_stderr, skewed_interval
 from ..streams import generator
 
@@ -409,13 +409,13 @@ def mira(
             one set (the non-conditional case), which widens the standard error.
         regions: The number of regions per fiducial (an array of centers brings its own).
         seed: The seed of centers and ties.
-        normalize: The scale of the distances, see `mira_bench.scaling`.
+        normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         reference: `"all"` averages over all references, `"drawn"` is Algorithm 1 as printed.
         scale: `"exact"`, or `"reference"` for mira-score's division by $S / (S + 1)$.
         distance: `"l2"`, `"l1"`, `"chebyshev"`, `"cosine"`, `"minkowski(p)"`, or a function of points $(N, d)$ and
             one center $(d,)$ on the common scale that returns $(N,)$.
         centers: Where the regions are centered: `"uniform"`, `"uniform(a,b)"`, `"normal(m,s)"`, `"beta(a,b)"`,
-            `"x(w)"`, `"prior"`, an array or a function; see `mira_bench.centers`.
+            `"x(w)"`, `"prior"`, an array or a function; see `mira_bench.ranks.centers`.
         x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.
         bounds: The range `(low, high)` that `normalize="task"` uses, e.g. the prior box.
         groups: Labels with shape $(L,)$ of fiducials that share one sample set; widens the standard error.

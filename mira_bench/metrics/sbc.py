@@ -13,9 +13,9 @@ from scipy import stats
 from ..arrays import Array
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..players import random_axes
-from ..ranks import marginal_ranks, projected_ranks
-from ..scaling import Scaling
+from ..ranks.kernel import marginal_ranks, projected_ranks
+from ..ranks.players import random_axes
+from ..ranks.scaling import Scaling
 from ..statistics import holm, uniform_pvalue
 from ..streams import generator
 
@@ -170,7 +170,7 @@ def sbc(
         marginals: Whether the dimensions themselves are ranked.
         projections: The number of random projections.
         seed: The seed of directions, ties and test.
-        normalize: The scale on which directions are drawn, see `mira_bench.scaling`. Marginals need none.
+        normalize: The scale on which directions are drawn, see `mira_bench.ranks.scaling`. Marginals need none.
         bounds: The range `(low, high)` that `normalize="task"` uses.
 
     References:

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..distances import parse_distance
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..players import expected_score, play_histogram
-from ..scaling import Scaling
+from ..ranks.distances import parse_distance
+from ..ranks.players import expected_score, play_histogram
+from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
 from .mira import Mira
 
@@ -122,7 +122,7 @@ def mira_sufficient(
         samples: The samples of the candidate, with shape $(L, S, *event)$.
         regions: The number of regions per fiducial; each sorts all samples.
         seed: The seed of centers, ties and null.
-        normalize: The scale of the distances, see `mira_bench.scaling`.
+        normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         distance: The distance, as in `mira`.
         centers: Where the regions are centered, as in `mira`.
         x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
-from ..ranks import available_threads
-from ..scaling import Scaling
+from ..ranks.kernel import available_threads
+from ..ranks.scaling import Scaling
 from .coverage import Coverage
 from .mira import Mira
 
@@ -50,7 +50,7 @@ def tarp(
             no p-value.
         regions: The number of centers per fiducial.
         seed: The seed of centers, ties, bootstrap and test.
-        normalize: The scale of the distances, see `mira_bench.scaling`.
+        normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         distance: The distance, as in `mira`.
         centers: The reference points, as in `mira`: `"uniform"`, `"prior"`, `"x(w)"`, an array, ...
         x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.

@@ -25,7 +25,7 @@ from scipy import stats
 from ..arrays import Array, as_array, as_host, flat, in_one_unit, is_device_tensor, refuse_non_finite
 from ..errors import UsageError
 from ..metric import MISSING, Block, Context, Metric, Record, Scores
-from ..scaling import Scaling
+from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import fiducial_keys, generator, uniforms
 

@@ -21,7 +21,7 @@ from scipy.special import logsumexp
 from ..errors import UsageError
 from ..metric import Scores
 from ..metrics import Mira
-from ..study import Run
+from ..sweeps.study import Run
 
 REPRODUCED, DIFFERS, OPEN, OURS = "reproduced", "differs", "open", "not printed"
 LIMIT = 3.0  # standard deviations

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from ..outputs import finish, read_facts
 from ..report.figures import save
+from ..report.outputs import finish, read_facts
 from ..report.tables import latex, markdown
-from ..study import Run
+from ..sweeps.study import Run
 from .catalogue import Item, items
 from .compare import DIFFERS, OPEN, compare, ranking_agreement, status
 from .figures import comparison

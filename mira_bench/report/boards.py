@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..leaderboard import CONFIDENCE, FEW, MARK, few_seeds
+from ..ranking.leaderboard import CONFIDENCE, FEW, MARK, few_seeds
 from .figures import BAD, COLORS, QUIET
 
 LONGEST = 62  # characters of a reason that fit into a panel

@@ -13,10 +13,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
-from ..outputs import MARK
+from .outputs import MARK
 
 if TYPE_CHECKING:
-    from ..ranking import Standing
+    from ..ranking.tiers import Standing
     from ..result import Result
 
 # Okabe & Ito's palette: distinct for color-blind readers too.
@@ -28,7 +28,7 @@ PANELS = 6  # dimensions side by side; more are too small to read
 
 
 def save(figure: Figure, stem: Path) -> None:
-    r"""Writes a figure as png and pdf, with our name in it: see `mira_bench.outputs`."""
+    r"""Writes a figure as png and pdf, with our name in it: see `mira_bench.report.outputs`."""
 
     stem.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(f"{stem}.png", dpi=150, metadata={"Software": MARK})

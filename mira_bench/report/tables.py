@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..outputs import announce
-from ..ranking import TIERS, rule
+from ..ranking.tiers import TIERS, rule
+from .outputs import announce
 
 if TYPE_CHECKING:
     from rich.table import Table

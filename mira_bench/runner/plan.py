@@ -18,17 +18,17 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
+from ..adapters.identity import describe, digest, take_fingerprint
+from ..adapters.reads import hash_file
+from ..adapters.source import Source
 from ..candidate import Candidate, Oracle, Prior
 from ..errors import UsageError
-from ..fit import State, Training, expand
-from ..identity import describe, digest, take_fingerprint
 from ..metric import Context, Metric
 from ..metrics import choose_metrics
-from ..ranking import RANKINGS
-from ..reads import hash_file
-from ..source import Source
-from ..store import Store
+from ..ranking.tiers import RANKINGS
 from ..task import BLOCK, Task
+from .store import Store
+from .training import State, Training, expand
 
 PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
 
@@ -43,9 +43,9 @@ class Settings:
         seed: The seed: the same seed gives the same result for any number of workers.
         metrics: Names of metrics and metrics of your own in a list, or metrics by name; by default those of
             `mira_bench.metrics.DEFAULT`.
-        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking`.
+        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking.tiers`.
         workers: The number of processes.
-        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.engines`.
+        backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.runner.engines`.
         address: The address of a Dask scheduler.
         device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
         store: The folder in which finished blocks are kept; without one, nothing is.
@@ -55,7 +55,7 @@ class Settings:
         name: The name of the task.
         seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
         check: Whether a block of all that would be taken from the store is made anew, to see that it is still the
-            same; see `mira_bench.canary`.
+            same; see `mira_bench.runner.canary`.
     """
 
     fiducials: int = 1000

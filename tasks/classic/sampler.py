@@ -21,7 +21,7 @@ from scipy import special
 
 from mira_bench.candidate import Draws
 from mira_bench.inference import diagnose
-from mira_bench.ranks import one_blas_thread
+from mira_bench.ranks.kernel import one_blas_thread
 
 Floats = NDArray[np.float64]
 

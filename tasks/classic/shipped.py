@@ -4,8 +4,8 @@ __all__ = ["reference"]
 
 from importlib import resources
 
+from mira_bench.adapters.reference import Reference, load
 from mira_bench.errors import UsageError
-from mira_bench.reference import Reference, load
 
 
 def reference(name: str) -> Reference:

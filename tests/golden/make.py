@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 
 SMALL = ["fiducials=40", "samples=20", "seed=1", "progress=false"]
 ALL = "metrics=[mira,published,calibration,sufficient,tarp,sbc,energy,c2st,mmd,wasserstein,sliced_wasserstein,pqmass]"

@@ -5,7 +5,7 @@ import pytest
 
 import mira_bench as mb
 from mira_bench import Block
-from mira_bench.scaling import Scaling
+from mira_bench.ranks.scaling import Scaling
 
 
 def calibrate(truths, samples, seed=0, **settings):

@@ -71,7 +71,7 @@ def test_in_a_run():
 
 
 def test_a_density_of_the_wrong_shape_says_so():
-    from mira_bench.scaling import Scaling
+    from mira_bench.ranks.scaling import Scaling
 
     truths = np.zeros((4, 1))
     block = mb.Block(truths, np.zeros((4, 5, 1)), np.arange(4), Scaling(truths), 0, log_prob=lambda: np.zeros((4, 5)))

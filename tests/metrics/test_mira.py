@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import mira_bench as mb
-from mira_bench.players import region_score
+from mira_bench.ranks.players import region_score
 
 
 def perfect(rng, fiducials, samples, dim):

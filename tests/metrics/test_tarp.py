@@ -45,7 +45,7 @@ def test_curve_agrees_with_sbi(rng):
 
     truths, samples = rng.random((200, 3)), rng.random((200, 80, 3))
     ours = mb.tarp(truths, samples, regions=1, normalize="none")
-    from mira_bench.centers import uniform_centers
+    from mira_bench.ranks.centers import uniform_centers
 
     references = uniform_centers(0, 1, 3).draw(np.arange(200))[:, 0]
     coverage, levels = sbi_tarp._run_tarp(

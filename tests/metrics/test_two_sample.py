@@ -13,7 +13,7 @@ from scipy import optimize, stats
 from scipy.spatial.distance import cdist
 
 import mira_bench as mb
-from mira_bench.store import Store
+from mira_bench.runner.store import Store
 from mira_bench.streams import generator
 
 CHEAP = {

@@ -10,7 +10,7 @@ from mira_bench.tasks.gaussian import Conjugate, ConjugateCandidate
 
 import mira_bench as mb
 from mira_bench.paper.compare import DIFFERS, OPEN, REPRODUCED, Printed, compare, ranking_agreement, status
-from mira_bench.study import Run
+from mira_bench.sweeps.study import Run
 
 CANDIDATES = {
     "exact": ConjugateCandidate(),

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 from mira_bench.paper.catalogue import items, runnable
 
 # What makes each item a matter of a second or two; the numbers are then only looked at for being there.

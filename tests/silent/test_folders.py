@@ -16,10 +16,10 @@ from hydra.core.global_hydra import GlobalHydra
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
-from mira_bench.cli import main
-from mira_bench.outputs import claim, clear, copy_code
+from mira_bench.cli.command import main
 from mira_bench.report.folder import logging_to
-from mira_bench.study import _pvalues
+from mira_bench.report.outputs import claim, clear, copy_code
+from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "metric.c2st.trees=2", "store=null", "progress=false"]
@@ -224,7 +224,7 @@ def test_a_score_that_crashes_leaves_no_ranking_of_before(files, monkeypatch):
         logging.getLogger("mira_bench").warning("on the way")
         raise MemoryError("too big")
 
-    monkeypatch.setattr("mira_bench.files.Files.score", crash)
+    monkeypatch.setattr("mira_bench.adapters.files.Files.score", crash)
     with pytest.raises(MemoryError):
         main([*files, "--metrics", "mira", "--out", "here"])
     assert listing("here") - {".outputs"} == {"log.txt"}
@@ -257,7 +257,7 @@ def test_a_failed_item_of_the_paper_leaves_no_table_of_before(elsewhere, monkeyp
 
 
 def test_files_that_are_edited_while_they_are_scored_are_refused(files, monkeypatch, capsys):
-    from mira_bench.files import Files
+    from mira_bench.adapters.files import Files
 
     right = Files.score
 
@@ -266,7 +266,7 @@ def test_files_that_are_edited_while_they_are_scored_are_refused(files, monkeypa
         np.save("a.npy", np.zeros((40, 10, 1)))
         return result
 
-    monkeypatch.setattr("mira_bench.files.Files.score", edit)
+    monkeypatch.setattr("mira_bench.adapters.files.Files.score", edit)
     assert main([*files, "--metrics", "mira", "--out", "here"]) == 2
     assert "a.npy was edited while it was scored: start again" in capsys.readouterr().err
     assert not Path("here").exists()

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench.files import Files
+from mira_bench.adapters.files import Files
 from mira_bench.inference import Given
-from mira_bench.scaling import Scaling
+from mira_bench.ranks.scaling import Scaling
 
 L, S = 40, 24
 NAMES = ["Om", "s8", "h"]

@@ -11,7 +11,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 from mira_bench.report.tables import latex, markdown, read_table
 
 NAMES = [

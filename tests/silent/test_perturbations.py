@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import mira_bench as mb
+from mira_bench.adapters.simulator import task_from_file
 from mira_bench.inference import Given
 from mira_bench.inference.given import FileCandidate
-from mira_bench.simulator import task_from_file
 
 TEXTS = {
     "physics.py": """\

@@ -4,10 +4,10 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.adapters.simulator import task_from_file
+from mira_bench.adapters.source import load_source
+from mira_bench.cli.command import main
 from mira_bench.inference.given import FileCandidate
-from mira_bench.simulator import task_from_file
-from mira_bench.source import load_source
 
 SIZE = {"fiducials": 40, "samples": 20, "metrics": ["mira", "energy"]}
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench.files import Files
+from mira_bench.adapters.files import Files
 
 L, S = 120, 30
 

@@ -12,12 +12,11 @@ import pandas as pd
 import pytest
 
 import mira_bench as mb
-from mira_bench import units
-from mira_bench.identity import describe
+from mira_bench.adapters.identity import describe
+from mira_bench.adapters.simulator import task_from_file
 from mira_bench.inference.given import FileCandidate
-from mira_bench.runner import plan
-from mira_bench.simulator import task_from_file
-from mira_bench.store import Store
+from mira_bench.runner import plan, units
+from mira_bench.runner.store import Store
 
 SIZE = {"fiducials": 40, "samples": 10, "metrics": ["mira", "energy"]}
 
@@ -520,8 +519,8 @@ def test_a_share_of_the_cost(folder, monkeypatch):
         header = store.look(entry.spec)
         store.put(entry.spec, store.get(entry.spec), 1e9, **header.facts)
     made = []
-    monkeypatch.setattr("mira_bench.canary.remake", lambda *a: made.append(a))
-    monkeypatch.setattr("mira_bench.canary._chance.random", lambda: 0.5)  # below the share it would be checked
+    monkeypatch.setattr("mira_bench.runner.canary.remake", lambda *a: made.append(a))
+    monkeypatch.setattr("mira_bench.runner.canary._chance.random", lambda: 0.5)  # below the share it would be checked
     told = from_files("store").reuse
     assert made == []
     assert any("was not checked this time" in sentence for sentence in told)

@@ -12,9 +12,9 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import mira_bench as mb
-from mira_bench.cli import main
-from mira_bench.jobs import Job, read_job
-from mira_bench.sweep import _sweep_name
+from mira_bench.cli.command import main
+from mira_bench.sweeps.jobs import Job, read_job
+from mira_bench.sweeps.sweeper import _sweep_name
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=40", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "store=null", "progress=false"]

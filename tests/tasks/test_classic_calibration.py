@@ -40,7 +40,7 @@ def test_a_sampled_reference_is_calibrated(name, fiducials, rng):
 @pytest.mark.parametrize("name", [*EXACT, *SAMPLED])
 def test_what_is_shipped_is_what_the_command_makes(name):
     from mira_bench.runner.plan import Plan, Settings
-    from mira_bench.units import draw_reference, simulate
+    from mira_bench.runner.units import draw_reference, simulate
 
     task = (EXACT | SAMPLED)[name]
     shipped = classic.reference(name)

@@ -8,7 +8,7 @@ from mira_bench.tasks.lensing.pictures import image_grid, posterior_corner
 from scipy import stats
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 from mira_bench.inference import smc
 
 SMALL = Lensing(pixels=16, pixelscale=0.3, noise=0.3)

@@ -8,7 +8,7 @@ from mira_bench.tasks.linear_regression.regression import ModelPosterior
 from scipy import stats
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 
 ETAS = (0.001, 0.01, 0.1, 0.15, 0.2, 0.25)
 PRINTED = (0.999, 0.990, 0.906, 0.863, 0.821, 0.782)  # the paper's Bayes factors

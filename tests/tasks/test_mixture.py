@@ -9,7 +9,7 @@ from mira_bench.tasks.mixture import Mixture, ShiftedMixture
 from scipy import special, stats
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 
 SHIFTS = ["shift_-6", "shift_-3", "shift_0", "shift_3", "shift_6"]
 

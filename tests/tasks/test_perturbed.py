@@ -8,7 +8,7 @@ from mira_bench.tasks.perturbed import Factorized, Rotated, Student, Suppressed,
 from scipy import optimize, stats
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 
 TASK = Conjugate(dim=2, noise=0.5)
 CUTS = [(4.0, 0.8), (2.0, 0.4)]

@@ -8,7 +8,7 @@ from hydra.utils import instantiate
 from scipy import stats
 
 import mira_bench as mb
-from mira_bench.cli import main
+from mira_bench.cli.command import main
 
 
 @pytest.fixture

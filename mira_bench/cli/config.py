@@ -1,0 +1,320 @@
+r"""From a config to the objects that it describes, with a sentence for what cannot be."""
+
+__all__ = ["Asked", "Prepared", "asked", "check_files", "files", "identify_files", "make", "prepare", "settle"]
+
+import dataclasses
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import UsageError
+from ..moved import new_path
+from ..sweeps.jobs import fingerprint, hash_settings
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from ..adapters.files import Files
+    from ..metric import Metric
+    from ..runner.plan import Plan, Settings
+
+DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
+
+# What decides how candidates are sampled; samples in files are past that.
+SAMPLING = (
+    "fiducials",
+    "samples",
+    "controls",
+    "workers",
+    "parallel.backend",
+    "parallel.address",
+    "device",
+    "store",
+    "keep_samples",
+    "dry",
+    "views",
+    "budget",
+    "seeds",
+)
+
+
+def settle(cfg: "DictConfig") -> None:
+    r"""Puts values in place of what stands for them: the number of cores for `workers=auto`, the default metrics."""
+    from ..metrics import DEFAULT
+
+    if cfg.metrics is None:
+        cfg.metrics = list(DEFAULT)
+    if cfg.workers == "auto":
+        from ..ranks.kernel import available_threads
+
+        cfg.workers = available_threads()
+
+
+def make(node: "DictConfig") -> Any:
+    r"""Makes the object that a config describes."""
+    from hydra.errors import InstantiationException
+    from hydra.utils import instantiate
+
+    try:
+        return instantiate(_with_new_paths(node))
+    except InstantiationException as error:
+        raise UsageError(str(error.__cause__ or error)) from error
+
+
+def _with_new_paths(node: "DictConfig") -> "DictConfig":
+    r"""A config whose `_target_` lead to where things are now."""
+    from omegaconf import DictConfig, ListConfig, OmegaConf
+
+    def update(part: Any) -> None:
+        if isinstance(part, DictConfig) and not part._is_none() and not part._is_missing():
+            if isinstance(part.get("_target_"), str):
+                part["_target_"] = new_path(part["_target_"])
+            for key in map(str, part):
+                if not OmegaConf.is_missing(part, key) and not OmegaConf.is_interpolation(part, key):
+                    update(part[key])
+        elif isinstance(part, ListConfig) and not part._is_none() and not part._is_missing():
+            for one in part:
+                update(one)
+
+    update(node)
+    return node
+
+
+def _choose(kind: str, asked: Any, existing: Sequence[str]) -> list[str]:
+    if asked is None:
+        return list(existing)
+    names = _as_names(kind.split()[-1] + "s", asked, existing)
+    unknown = [name for name in names if name not in existing]
+    if unknown:
+        raise UsageError(f"{kind} {unknown[0]!r} does not exist; there are: {', '.join(existing)}")
+    return names
+
+
+def _as_names(key: str, asked: Any, existing: Sequence[str]) -> list[str]:
+    r"""Returns names that were asked for. YAML takes some for something else: null, true, 1e5."""
+    from omegaconf import ListConfig
+
+    names = []
+    for name in asked if isinstance(asked, ListConfig | list | tuple) else [asked]:
+        if isinstance(name, int) and not isinstance(name, bool) and str(name) in existing:
+            names.append(str(name))
+        elif isinstance(name, str):
+            names.append(name)
+        else:
+            word = "null" if name is None else str(name).lower() if isinstance(name, bool) else str(name)
+            raise UsageError(f"{key}: {word} is no name but a value; put the name in quotes: '{key}=[\"...\"]'")
+    return names
+
+
+def _by_name(where: str, things: Mapping[Any, Any]) -> dict[str, Any]:
+    r"""Returns things by their names, which YAML may have taken for something else."""
+    for key in things:
+        if isinstance(key, bool) or not isinstance(key, str | int):
+            raise UsageError(
+                f"{where}: {key} is no name but a value; put the name in quotes in a YAML file, or use another "
+                '(samples in files: mira-bench score truths.npy "NAME=file")'
+            )
+    return {str(key): value for key, value in things.items()}
+
+
+def _metrics(cfg: "DictConfig") -> dict[str, Any]:
+    return {name: make(cfg.metric[name]) for name in _choose("metric", cfg.metrics, list(cfg.metric))}
+
+
+def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
+    r"""Makes the candidates that are asked for: the task's own, those of every task, and `file.py:name`."""
+    from ..inference.given import FileCandidate
+
+    own = _by_name("task.candidates", cfg.task.get("candidates") or {})
+    existing = [*own, *(str(name) for name in cfg.candidate if name not in own)]
+    if cfg.candidates is None:
+        asked = list(own) or [DEFAULT_CANDIDATE]
+    else:
+        asked = _as_names("candidates", cfg.candidates, existing)
+    files = {name: name.rpartition(":")[::2] for name in asked if ".py:" in name}
+    _choose(f"task {task_name!r}: candidate", [name for name in asked if name not in files], existing)
+    return {
+        name: FileCandidate(*files[name]) if name in files else make(own[name] if name in own else cfg.candidate[name])
+        for name in asked
+    }
+
+
+class Asked(NamedTuple):
+    r"""What a config asks for, made: a task, its candidates, and how to run them."""
+
+    task: Any
+    candidates: dict[str, Any]
+    settings: "Settings"
+
+
+def asked(cfg: "DictConfig", task_name: str) -> Asked:
+    r"""Makes what a config describes."""
+    from omegaconf import OmegaConf
+
+    from ..runner.plan import Settings
+    from ..views import with_views
+
+    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
+    if missing:
+        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
+    task = make(cfg.task.model)
+    candidates = _candidates(cfg, task_name)
+    metrics = with_views(_metrics(cfg), [cfg.views] if isinstance(cfg.views, str) else list(cfg.views), task)
+    same = (
+        "fiducials", "samples", "seed", "workers", "keep_samples", "controls", "device", "seeds", "rank_by", "store",
+        "progress",
+    )  # fmt: skip
+    taken = {key: cfg[key] for key in same}
+    return Asked(
+        task, candidates, Settings(**taken, metrics=metrics, name=task_name, check=cfg.check_store, **cfg.parallel)
+    )
+
+
+def files(cfg: "DictConfig", task_name: str) -> tuple[Any, dict[str, Any]]:
+    r"""Returns the files of a task that has files in place of a model, and the metrics."""
+    found = make(cfg.task)
+    found = dataclasses.replace(found, candidates=_by_name("task.candidates", found.candidates))
+    chosen = _choose(f"task {task_name!r}: candidate", cfg.candidates, list(found.candidates))
+    return dataclasses.replace(found, candidates={name: found.candidates[name] for name in chosen}), _metrics(cfg)
+
+
+def check_files(cfg: "DictConfig", task_name: str, overrides: Sequence[str]) -> None:
+    r"""Says which settings a task of files would ignore, and which it lacks."""
+    from omegaconf import OmegaConf
+
+    if "_target_" not in cfg.task:
+        return
+    given = [override.split("=")[0] for override in overrides]
+    idle = next((key for key in given if key in SAMPLING), None)
+    if idle is not None or cfg.study is not None:
+        raise UsageError(f"{idle or 'study'}= has no meaning for task={task_name}: its samples are in files already")
+    missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
+    if missing:
+        raise UsageError(f"task={task_name} needs {' and '.join(missing)}; see configs/task/{task_name}.yaml")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    r"""What a config describes, made and checked, before anything is sampled, trained or written.
+
+    Arguments:
+        fingerprint: What identifies the run; see `mira_bench.sweeps.jobs`.
+        content: The hashes of its task, candidates and metrics.
+        hashes: The hashes of the user's files, by path.
+        code: The texts of the user's code as it runs, by path.
+        asked: What it asks for, of a task that has a model.
+        files: The files, for a task that has none.
+        metrics: The metrics that look at the files.
+    """
+
+    fingerprint: str
+    content: Mapping[str, str]
+    hashes: Mapping[str, str]
+    code: Mapping[str, bytes] = field(default_factory=dict)
+    asked: Asked | None = None
+    files: "Files | None" = None
+    metrics: "Mapping[str, Metric]" = field(default_factory=dict)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        r"""What the folder of the run keeps of this."""
+        return {"fingerprint": self.fingerprint, "identity": dict(self.content), "files": dict(self.hashes)}
+
+
+def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, elsewhere: bool = False) -> Prepared:
+    r"""Makes what a config describes; raises what a run would say before it begins. Nothing is sampled or trained.
+
+    Arguments:
+        cfg: The config.
+        task_name: The name of the task.
+        overrides: What was given on the command line.
+        elsewhere: Whether the run is for another machine, which knows by itself what devices it has.
+    """
+
+    settle(cfg)
+    check_files(cfg, task_name, overrides)
+    settings = hash_settings(cfg)
+    if "_target_" in cfg.task:
+        found, metrics = files(cfg, task_name)
+        content, hashes = identify_files(found, metrics)
+        return Prepared(fingerprint(settings, content), content, hashes, files=found, metrics=metrics)
+    given, plan = _checked(cfg, task_name, elsewhere)
+    plans = {"": plan}
+    if cfg.study is not None:
+        from ..sweeps.study import distinct
+
+        plans |= {label: _checked(one, name, elsewhere)[1] for label, one, name in distinct(cfg, task_name)}
+    content = {f"{key} {label}".strip(): one for label, p in plans.items() for key, one in p.identity.hashes.items()}
+    hashes = {path: one for p in plans.values() for path, one in p.identity.files.items()}
+    known = all(p.identity.hashes for p in plans.values())
+    return Prepared(
+        fingerprint(settings, content if known else {}), content, hashes, _texts(plans.values(), hashes), given
+    )
+
+
+def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked, Plan]":
+    from ..runner.plan import Plan
+
+    given = asked(cfg, task_name)
+    if not elsewhere:
+        given.settings.check_device()
+    plan = Plan.of(*given)
+    if not plan.candidates:
+        raise UsageError("there are no candidates to score: the list is empty")
+    return given, plan
+
+
+def _texts(plans: "Iterable[Plan]", hashes: Mapping[str, str]) -> dict[str, bytes]:
+    r"""The texts of the user's code: of a file that was run as it was then, else as it is if nobody edited it since."""
+    from ..adapters.source import Source
+
+    texts: dict[str, bytes] = {}
+    for plan in plans:
+        for thing in (plan.task, *plan.candidates.values(), *plan.metrics.values()):
+            source = getattr(thing, "source", None)
+            if isinstance(source, Source):
+                folder = Path(source.path).parent
+                texts |= {str(folder / name): text for name, text in source.texts.items()}
+    for path, content in hashes.items():
+        if path not in texts and path.endswith(".py"):
+            try:
+                text = Path(path).read_bytes()
+            except OSError:
+                continue
+            if hashlib.sha256(text).hexdigest() == content:
+                texts[path] = text
+    return texts
+
+
+def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dict[str, str], dict[str, str]]:
+    r"""Returns what identifies samples in files, by their content, and the hashes of the files by path.
+
+    A file that is not there is for the run to complain about.
+    """
+
+    from ..adapters.formats import split_source
+    from ..adapters.identity import describe
+    from ..adapters.reads import hash_file
+    from ..runner.plan import short_hash
+
+    hashes: dict[str, str] = {}
+
+    def read(source: Any) -> Any:
+        if not isinstance(source, str):
+            return describe(source)
+        try:
+            path, key = split_source(source)
+        except UsageError:
+            return ["missing", source]
+        if str(path) not in hashes:
+            hashes[str(path)] = hash_file(str(path)) or "unreadable"
+        return [hashes[str(path)], key]
+
+    names = None if found.names is None else list(found.names)
+    task = [read(found.truths), read(found.x), read(found.bounds), names, found.layout, found.fiducial, found.thin]
+    content = {"task": short_hash(task)}
+    content |= {f"candidate:{name}": short_hash(read(source)) for name, source in found.candidates.items()}
+    described = {name: describe(one) | {"version": one.version} for name, one in metrics.items()}
+    return content | {f"metric:{name}": short_hash(one) for name, one in described.items()}, hashes

@@ -1,0 +1,90 @@
+r"""The verb `paper`: the paper's tables and figures, listed or made again."""
+
+__all__ = ["main"]
+
+import argparse
+import json
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..errors import UsageError
+from ..paper.catalogue import items, quick, runnable
+from ..ranks.kernel import available_threads
+
+FOLDER = Path("results/paper")
+HARMLESS = ("workers", "parallel.backend", "store", "progress", "keep_samples")  # settings that change no number
+
+
+def _list(folder: Path) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title in ("id", "in the paper", "what", "status", "time", "date", "commit"):
+        table.add_column(title, overflow="fold")
+    for item in items(folder):
+        made = item.made
+        last = (made.time, made.date, made.commit) if made else (f"~ {item.cost}" if item.cost else "", "", "")
+        table.add_row(item.id, item.where, item.title, item.status, *last)
+    screen = Console()
+    screen = screen if screen.is_terminal else Console(width=160)
+    screen.print(table)
+    print("`python -m mira_bench paper ID` makes one again, `paper all` all that fit here; --quick: smaller ones.")
+
+
+def _choose(names: Sequence[str]) -> list[str]:
+    possible = runnable()
+    if "all" in names:
+        return possible
+    everything = {item.id: item for item in items(FOLDER)}
+    for name in names:
+        if name not in everything:
+            raise UsageError(f"the paper has no item {name!r}; there are: {', '.join(everything)}, and all")
+        if name not in possible:
+            raise UsageError(f"{name} is not implemented yet ({everything[name].missing})")
+    return list(dict.fromkeys(names))
+
+
+def main(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
+    r"""Lists or makes items.
+
+    Arguments:
+        arguments: The words after the verb.
+        run: Runs an experiment with Hydra and returns the exit code.
+    """
+
+    parser = argparse.ArgumentParser(
+        prog="mira-bench paper",
+        description="The paper's tables and figures: without an id, all with their status; with ids, made again.",
+        epilog="key=value changes the config of the experiment, e.g. seed=1; such a run goes to results/runs/paper.",
+    )
+    parser.add_argument("items", nargs="*", metavar="ID|key=value", help="the items to make, or all; and settings")
+    parser.add_argument("--quick", action="store_true", help="a smaller run, which says so")
+    parser.add_argument("--out", type=Path, help=f"the folder ({FOLDER}; quick or changed: results/runs/paper)")
+    chosen = parser.parse_intermixed_args(arguments)
+    names = [word for word in chosen.items if "=" not in word]
+    overrides = [word for word in chosen.items if "=" in word]
+    # What is not the paper's experiment does not become evidence.
+    changed = chosen.quick or any(word.split("=")[0].lstrip("+~") not in HARMLESS for word in overrides)
+    folder = chosen.out or (Path("results/runs/paper") if changed else FOLDER)
+    if not names:
+        if overrides:
+            raise UsageError(f"{overrides[0]} is a setting, but of which item? paper ID {overrides[0]}")
+        _list(folder)
+        return 0
+    code = 0
+    for name in _choose(names):
+        print(f"{name}{' (quick)' if chosen.quick else ''}")
+        words = [f"experiment={name}", f"out={folder / name}", f"workers={available_threads()}"]
+        if chosen.quick:
+            words += [f"{key}={value}" for key, value in quick(name).items()]
+        command = shlex.join(["python", "-m", "mira_bench", "paper", name, *["--quick"] * chosen.quick, *overrides])
+        words += [f"++paper.changed={str(changed).lower()}", f"++paper.command={json.dumps(command)}"]
+        code = max(code, run([*words, *overrides]))
+    if not changed:
+        from ..paper.folder import overview_page
+
+        (folder / "README.md").write_text(overview_page(folder), encoding="utf-8")
+    return code

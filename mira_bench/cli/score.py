@@ -1,0 +1,189 @@
+r"""The verb `score`: files of samples in, the folder of a run out."""
+
+__all__ = ["main", "score_files"]
+
+import argparse
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..adapters.files import Files
+from ..adapters.layouts import LAYOUTS
+from ..errors import UsageError
+from ..metric import Metric
+from ..metrics import choose_metrics
+from ..ranking.tiers import RANKINGS
+from ..ranks.scaling import NORMALIZATIONS
+from ..report.folder import conclude, held_log, logging_to, save_config
+from ..report.outputs import check_folder
+from .config import identify_files
+
+log = logging.getLogger("mira_bench")
+
+EXAMPLES = """\
+examples
+  mira-bench score truths.npy npe=npe.npy mcmc=chains.nc --names Om,s8
+  mira-bench score truths.csv npe=npe.parquet --bounds=-5,5
+  mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="mira-bench score",
+        description="Scores and ranks samples that are already in files. A file that holds several arrays is written "
+        "file:key. Formats: npy, npz, csv, parquet, pt, safetensors, h5, nc (see mira_bench/adapters/files.py).",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("truths", help="the truths, (L, *event)")
+    parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
+    parser.add_argument("--x", metavar="FILE", help="the observations, for metrics that look at them")
+    parser.add_argument(
+        "--names", type=_words, metavar="A,B", help="the parameters to take, or what to call those of arrays"
+    )
+    parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
+    parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
+    parser.add_argument("--normalize", default="auto", choices=NORMALIZATIONS, help="the scale of distances")
+    parser.add_argument(
+        "--bounds",
+        type=_bounds,
+        metavar="LOW,HIGH",
+        help="the prior box; or a file with a row (name,) low, high per parameter",
+    )
+    parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
+    parser.add_argument("--rank-by", default="tiers", choices=RANKINGS, help="tiers, or the paper's order")
+    parser.add_argument(
+        "--metrics", type=_words, metavar="A,B", help="by default mira, calibration, tarp, sbc, energy, c2st, mmd"
+    )
+    parser.add_argument("--thin", action="store_true", help="thin all candidates to the smallest S")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/score/<time>")
+    return parser
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _bounds(text: str) -> str | list[float]:
+    try:
+        low, high = (float(word) for word in text.split(","))
+    except ValueError:
+        return text  # a file
+    return [low, high]
+
+
+def _candidates(words: Sequence[str]) -> dict[str, str]:
+    candidates: dict[str, str] = {}
+    for word in words:
+        name, equals, source = word.partition("=")
+        if not (name and equals and source):
+            raise UsageError(f"{word!r} is not a candidate: write name=file, for example npe=npe.npy")
+        if name in candidates:
+            raise UsageError(f"candidate {name!r} is given twice: {candidates[name]} and {source}")
+        candidates[name] = source
+    return candidates
+
+
+def _joined(arguments: Sequence[str]) -> list[str]:
+    # argparse takes the -5,5 of `--bounds -5,5` for an option.
+    words = list(arguments)
+    for i in range(len(words) - 1, 0, -1):
+        if words[i - 1] == "--bounds":
+            words[i - 1 : i + 1] = [f"--bounds={words[i]}"]
+    return words
+
+
+def _stamps(hashes: Mapping[str, str]) -> dict[str, tuple[int, int]]:
+    stats = {path: Path(path).stat() for path in hashes if Path(path).exists()}
+    return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
+
+
+def score_files(
+    files: Files,
+    metrics: Mapping[str, Metric],
+    out: Path,
+    settings: Any,
+    *,
+    task: str,
+    seed: int,
+    rank_by: str,
+    fresh: bool = False,
+    facts: Mapping[str, Any] | None = None,
+) -> int:
+    r"""Scores files, writes the folder and returns the exit code.
+
+    The folder is opened when there is something to put into it: what cannot be scored leaves it as it was, its log
+    included.
+
+    Arguments:
+        files: The files.
+        metrics: The metrics by name.
+        out: The folder.
+        settings: What `config.yaml` is to say.
+        task: The name of the task.
+        seed: The seed.
+        rank_by: The rule of the ranking.
+        fresh: Whether the folder must be a new one.
+        facts: What identifies the files, if that is known already; see `settings.Prepared.facts`.
+    """
+
+    check_folder(out)
+    start = time.perf_counter()
+    if facts is None:
+        content, hashes = identify_files(files, metrics)
+        facts = {"identity": content, "files": hashes}
+    before = _stamps(facts["files"])
+    with held_log() as held:
+        log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
+        try:
+            result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
+        except UsageError:
+            raise
+        except Exception:
+            with logging_to(out, fresh=fresh, held=held):
+                raise
+    after = _stamps(facts["files"])
+    edited = next((path for path in before if before[path] != after.get(path)), None)
+    if edited is not None:
+        raise UsageError(f"{edited} was edited while it was scored: start again")
+    with logging_to(out, fresh=fresh, held=held) as folder:
+        if "out" in settings:
+            settings["out"] = folder.as_posix()
+        save_config(settings, folder)
+        conclude(result, folder, task, time.perf_counter() - start, facts)
+    return 1 if result.failures else 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    r"""Runs the verb and returns its exit code."""
+
+    asked = _parser().parse_intermixed_args(_joined(arguments))
+    metrics = choose_metrics(asked.metrics, asked.regions, asked.normalize)
+    files = Files(
+        truths=asked.truths,
+        candidates=_candidates(asked.candidates),
+        x=asked.x,
+        names=asked.names,
+        layout=asked.layout,
+        fiducial=asked.fiducial,
+        bounds=asked.bounds,
+        thin=asked.thin,
+    )
+    out = asked.out or Path("results", "runs", "score", time.strftime("%Y-%m-%d_%H-%M-%S"))
+    settings = vars(files) | {"normalize": asked.normalize, "regions": asked.regions, "seed": asked.seed}
+    settings |= {"rank_by": asked.rank_by, "metrics": list(metrics)}
+    return score_files(
+        files,
+        metrics,
+        out,
+        settings,
+        task="score",
+        seed=asked.seed,
+        rank_by=asked.rank_by,
+        fresh=asked.out is None,
+    )

@@ -1,0 +1,1 @@
+r"""From scores to an order: tiers and verdicts, trainings, leaderboards, and how many fiducials it takes."""

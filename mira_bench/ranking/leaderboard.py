@@ -1,0 +1,268 @@
+r"""A leaderboard over seeds: means with confidence intervals, ranks, and who is tied with the best.
+
+A seed is a repetition of everything: other fiducials, and another training. Let a score have the values $m_s$ with the
+standard errors $w_s$ over fiducials, for $k$ seeds. Its mean $\bar m$ has the standard error
+
+.. math:: \sigma^2 = \frac{1}{k} \max(b^2, \overline{w^2}), \quad b^2 = \frac{1}{k - 1} \sum_s (m_s - \bar m)^2 .
+
+The spread $b^2$ over seeds holds the errors over fiducials already, and what training adds. Where it is smaller than
+they are, that is chance, and they stand. The interval is Student's, with $k - 1$ degrees of freedom if the spread
+counts, else with those of all fiducials: a 95 % interval of three or more seeds covers 93-97 %, of two 87-97 %. With
+one seed it is $w \, t_{L - 1}$: such a leaderboard knows nothing about the spread over seeds, and says so.
+
+Candidates are compared with the best one fiducial by fiducial, on the seeds that both have: the differences have means
+and errors per seed, which are combined by the same formula. Order, tiers and the words are those of
+`mira_bench.ranking.tiers`. The calibration p-values of the seeds are combined by Fisher's method.
+"""
+
+__all__ = ["COLUMNS", "display", "few_seeds", "interval", "leaderboard", "pooled"]
+
+import math
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..metrics.calibration import LEVEL
+from ..statistics import farther_pvalue, mean_stderr, paired_pvalue
+from ..streams import generator
+from ..sweeps.collect import Collected, Comparable
+from .tiers import order_key, tie_words
+
+CONFIDENCE = 0.95
+MARK = "†"
+FEW = (
+    f"{MARK} Fewer than three seeds: with two, the {CONFIDENCE:.0%} interval covers 87-97% of cases; "
+    "with one, it is over fiducials alone."
+)
+
+COLUMNS = [
+    "leaderboard", "task", "rank", "candidate", "settings", "role", "tier", "tied", "tied_p", "seeds", "failed",
+    "mira", "mira_stderr", "mira_low", "mira_high", "mira_expected", "energy", "energy_stderr", "energy_low",
+    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict", "reason",
+]  # fmt: skip
+
+
+def pooled(means: Sequence[float], errors: Sequence[float], fiducials: int) -> tuple[float, float, float]:
+    r"""Returns the mean over seeds, its standard error, and the degrees of freedom of the error.
+
+    Arguments:
+        means: The score of each seed.
+        errors: Its standard error over fiducials, for each seed.
+        fiducials: The number of fiducials of a seed.
+    """
+
+    m, w = np.asarray(means, np.float64), np.asarray(errors, np.float64)
+    count = len(m)
+    if count == 0:
+        return math.nan, math.nan, math.nan
+    within = float(np.mean(w**2))
+    between = float(m.var(ddof=1)) if count > 1 else 0.0
+    dof = count - 1 if between > within else count * (fiducials - 1)
+    return float(m.mean()), math.sqrt(max(between, within) / count), float(dof)
+
+
+def few_seeds(seeds: str) -> bool:
+    r"""Whether a row, of so many seeds of all (`"2/5"`), has scores of fewer than three: its interval is rough."""
+
+    return 0 < int(seeds.partition("/")[0]) < 3
+
+
+def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) -> tuple[float, float]:
+    r"""Returns Student's confidence interval."""
+
+    half = stderr * float(stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
+    return mean - half, mean + half
+
+
+def _expected(run: Collected, name: str) -> float:
+    r"""What MIRA gives a perfect candidate with as many samples as this one has in a run."""
+    s = run.summary
+    rows = s[(s["candidate"] == name) & (s["metric"] == "mira") & (s["view"] == "all")]
+    return float(rows["expected"].iloc[0]) if len(rows) else math.nan
+
+
+def _values(run: Collected, name: str, metric: str) -> pd.Series:
+    r"""What is compared, fiducial by fiducial: the energy score, or MIRA's deviation from its expectation."""
+    values = run.per_fiducial(name, metric).astype(np.float64)
+    return values - _expected(run, name) if metric == "mira" else values
+
+
+def _paired(mine: Collected, best: Collected, names: tuple[str, str], metric: str) -> tuple[np.ndarray, np.ndarray]:
+    r"""The values of two candidates on the fiducials that both runs have."""
+    a, b = _values(mine, names[0], metric), _values(best, names[1], metric)
+    both = a.index.intersection(b.index)
+    return a[both].to_numpy(), b[both].to_numpy()
+
+
+class _Entry:
+    r"""A candidate with its settings, over the seeds that it has."""
+
+    def __init__(self, name: str, settings: str, runs: Sequence[Collected]) -> None:
+        self.name, self.settings = name, settings
+        self.runs: dict[int, Collected] = {}
+        rows: dict[int, Any] = {}
+        failures = 0
+        self.reason = ""  # of the first failure
+        for run in runs:
+            row = run.ranking.set_index("candidate").loc[name]
+            if run.seed in self.runs:
+                continue  # the same candidate on the same fiducials, in a run with other candidates
+            if row["verdict"] == "failed":
+                failures += 1
+                self.reason = self.reason or str((run.facts.get("failures") or {}).get(name, ""))
+                continue
+            self.runs[run.seed], rows[run.seed] = run, row
+        self.role = str(runs[0].ranking.set_index("candidate").loc[name, "role"])
+        self.failures = failures
+        self.table = pd.DataFrame(list(rows.values()))
+        self.fiducials = next((len(run.per_fiducial(name, "energy")) for run in self.runs.values()), 0)
+        self.fiducials = self.fiducials or next((len(r.per_fiducial(name, "mira")) for r in self.runs.values()), 0)
+
+    def score(self, metric: str) -> tuple[float, float, float]:
+        if self.table.empty or metric not in self.table:
+            return math.nan, math.nan, math.nan
+        known = self.table[[metric, f"{metric}_stderr"]].astype(float).dropna()
+        return pooled(known[metric].tolist(), known[f"{metric}_stderr"].tolist(), self.fiducials)
+
+    @property
+    def expected(self) -> float:
+        found = [_expected(run, self.name) for run in self.runs.values()]
+        return float(np.mean(found)) if found else math.nan
+
+    @property
+    def calibration_p(self) -> float:
+        known = [] if self.table.empty else self.table["calibration_p"].dropna().astype(float).tolist()
+        if len(known) < 2:
+            return known[0] if known else math.nan
+        return float(stats.combine_pvalues(known, method="fisher").pvalue)
+
+    @property
+    def tier(self) -> str:
+        if not self.runs:
+            return "C"
+        if len(self.runs) == 1:
+            return str(self.table["tier"].iloc[0])
+        skill, stderr, _ = self.score("skill")
+        if math.isnan(skill):
+            return "-"
+        if skill <= 2 * stderr:
+            return "C"
+        p = self.calibration_p
+        return "-" if math.isnan(p) else "A" if p >= LEVEL else "B"
+
+    @property
+    def verdict(self) -> str:
+        if not self.runs:
+            return "failed"
+        counts = Counter(map(str, self.table["verdict"]))
+        if len(counts) == 1:
+            return next(iter(counts))
+        return ", ".join(f"{word} {n}/{len(self.runs)}" for word, n in counts.most_common())
+
+    def key(self, rank_by: str) -> tuple[Any, ...]:
+        energy, mira = self.score("energy")[0], self.score("mira")[0]
+        distance = abs(mira - self.expected)
+        energy, distance = (math.inf if math.isnan(value) else value for value in (energy, distance))
+        return order_key(self.tier, energy, distance, not self.runs, rank_by)
+
+    def against(self, best: "_Entry", metric: str) -> float:
+        r"""Returns the p-value of the paired comparison with the best entry; NaN if nothing is shared."""
+        shared = sorted(self.runs.keys() & best.runs.keys())
+        pairs = [_paired(self.runs[seed], best.runs[seed], (self.name, best.name), metric) for seed in shared]
+        pairs = [pair for pair in pairs if len(pair[0]) > 1]
+
+        def compare(sign: int) -> float:
+            differences = [a - sign * b for a, b in pairs]
+            if len(differences) == 1:
+                return paired_pvalue(differences[0], generator(min(self.runs), "sign flips"))
+            found = [mean_stderr(d) for d in differences]
+            mean, stderr, dof = pooled([m for m, _ in found], [e for _, e in found], len(differences[-1]))
+            if stderr == 0:
+                return 1.0 if mean == 0 else 0.0
+            return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+
+        if not pairs:
+            return math.nan
+        return farther_pvalue(compare) if metric == "mira" else compare(1)
+
+
+def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
+    r"""Returns the leaderboard of comparable runs, best candidate first, controls last.
+
+    Arguments:
+        group: The runs.
+        rank_by: `"tiers"` or `"mira"`, as in `mira_bench.ranking.tiers`.
+    """
+
+    seeds = len({run.seed for run in group.runs})
+    everyone = [_Entry(name, settings, runs) for (name, settings), runs in group.entries().items()]
+    ordered = sorted((e for e in everyone if e.role == "candidate"), key=lambda e: e.key(rank_by))
+    ties: list[tuple[str, float]] = []
+    if ordered:
+        best, metric = ordered[0], "mira" if rank_by == "mira" else "energy"
+        pvalues = np.array([math.nan, *(e.against(best, metric) for e in ordered[1:])])
+        same = [rank_by == "mira" or e.tier == best.tier for e in ordered]
+        compared = best.fiducials * max(1, len(best.runs))
+        ties = tie_words(pvalues, same, compared) if compared else [("-", math.nan)] * len(ordered)
+    rows = []
+    for i, entry in enumerate([*ordered, *(e for e in everyone if e.role != "candidate")]):
+        ranked = i < len(ordered)
+        row: dict[str, Any] = {"leaderboard": group.label, "task": group.task, "candidate": entry.name}
+        row |= {"settings": entry.settings, "role": entry.role, "verdict": entry.verdict, "reason": entry.reason}
+        row |= {"seeds": f"{len(entry.runs)}/{seeds}", "failed": entry.failures, "mira_expected": entry.expected}
+        row |= {"calibration_p": entry.calibration_p, "tier": entry.tier if ranked else "-"}
+        if ranked:
+            row |= {"tied": ties[i][0] if entry.runs else "-", "tied_p": ties[i][1]}
+            row |= {"rank": i + 1 if entry.runs else None}
+        else:
+            row["tied"] = "-"
+        for score in ("mira", "energy", "skill"):
+            mean, stderr, dof = entry.score(score)
+            row |= {score: mean, f"{score}_stderr": stderr}
+            if score != "skill":
+                row[f"{score}_low"], row[f"{score}_high"] = interval(mean, stderr, dof)
+        rows.append(row)
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
+
+
+def display(table: pd.DataFrame) -> pd.DataFrame:
+    r"""Returns a leaderboard as people read it: numbers with their intervals, as text."""
+
+    def number(value: float, form: str = ".4f") -> str:
+        return "-" if pd.isna(value) else format(float(value), form)
+
+    def spread(mean: float, low: float, high: float) -> str:
+        if pd.isna(mean):
+            return "-"
+        return number(mean) if pd.isna(low) else f"{number(mean)} [{number(low)}, {number(high)}]"
+
+    def rank(row: Any) -> str:
+        return str(row.role) if row.role != "candidate" else "-" if pd.isna(row.rank) else str(int(row.rank))
+
+    def seeds(row: Any) -> str:
+        return f"{row.seeds}{MARK * few_seeds(row.seeds)}{f' ({row.failed} failed)' if row.failed else ''}"
+
+    def verdict(row: Any) -> str:
+        return f"{row.verdict}: {textwrap.shorten(row.reason, 60)}" if row.verdict == "failed" else str(row.verdict)
+
+    rows = list(table.itertuples(index=False))
+    shown = {
+        "": [rank(r) for r in rows],
+        "candidate": [str(r.candidate) for r in rows],
+        "settings": [str(r.settings) for r in rows],
+        "seeds": [seeds(r) for r in rows],
+        "MIRA": [spread(r.mira, r.mira_low, r.mira_high) for r in rows],
+        "tier": [str(r.tier) for r in rows],
+        "energy": [spread(r.energy, r.energy_low, r.energy_high) for r in rows],
+        "skill": [number(r.skill, ".3f") for r in rows],
+        "tied with best": [str(r.tied) for r in rows],
+        "verdict": [verdict(r) for r in rows],
+    }
+    if not any(shown["settings"]):
+        del shown["settings"]
+    return pd.DataFrame(shown)

@@ -1,0 +1,244 @@
+r"""How many fiducials do I need to see an error of this size? An answer before the first simulation is run.
+
+The posterior is a standard Gaussian in $d$ dimensions and the candidate is wrong by a known amount, so that what a
+candidate's error does to the features of the calibration test is known up to one-dimensional integrals: given the truth
+$t$ and a center $c$, the ball rank is binomial with $P(|y - c| < |t - c|)$, a noncentral $\chi^2$, and the rank along
+an axis is binomial with a normal probability. How the features scatter is taken from the test's own players.
+"""
+
+__all__ = ["plan"]
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import stats
+
+from ..errors import UsageError
+from ..metrics.calibration import LEVEL, POWER, Calibration
+from ..ranks.centers import uniform_centers
+from ..ranks.players import PER_MARGINAL, Play, marginal_axes, null_dispersion, play
+from ..ranks.scaling import Scale
+from ..streams import generator
+
+EXTENT = 6.0  # posterior standard deviations: what some hundred truths span if the data say nothing
+BALLS = 2**15  # truths and centers over which the effect on balls is averaged
+PLAYED = 400  # fiducials whose players tell how the features scatter
+DRAWS = 4000  # draws of the test statistic at each number of fiducials
+GRID = 1024  # points of the Brownian bridge that stands for a Kolmogorov-Smirnov test
+MOST = 10**6  # beyond so many fiducials, the answer is that the test does not see it
+
+
+@dataclass(frozen=True)
+class _Error:
+    r"""A candidate $\mathcal{N}(s, w^2 I)$ where the posterior is $\mathcal{N}(0, I)$, somewhere in a box."""
+
+    factor: float
+    shift: float
+    dim: int
+    samples: int
+    extent: float
+    seed: int
+
+    def corners(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        r"""Draws where the box begins, as seen from the posterior, (count, d): there is no truth near its walls."""
+        room = max(0.0, self.extent - EXTENT)
+        return -(self.extent - room) / 2 - room * rng.random((count, self.dim))
+
+    def inside(self, truths: NDArray, centers: NDArray) -> NDArray[np.float64]:
+        r"""The probability of a sample inside the ball around a center through the truth."""
+        radius = np.square(truths - centers).sum(axis=1) / self.factor**2
+        offset = np.square(centers - self.shift).sum(axis=1) / self.factor**2
+        return np.asarray(stats.ncx2.cdf(radius, self.dim, offset))
+
+    def below(self, shifts: NDArray) -> NDArray[np.float64]:
+        r"""The probability of a sample below the truth along axes, over a grid of the truth's quantiles."""
+        t = stats.norm.ppf((np.arange(GRID) + 0.5) / GRID)
+        return np.asarray(stats.norm.cdf((t[:, None] - shifts) / self.factor))
+
+
+def _ball_effects(error: _Error) -> tuple[float, float]:
+    r"""The mean change of the features MIRA and tilt."""
+    rng = generator(error.seed, "plan balls")
+    truths = rng.standard_normal((BALLS, error.dim))
+    centers = error.corners(BALLS, rng) + error.extent * rng.random((BALLS, error.dim))
+    # The same balls with the exact posterior are subtracted: they have the features of the null, up to their noise.
+    p, exact = (e.inside(truths, centers) for e in (error, replace(error, factor=1.0, shift=0.0)))
+    stretch = (error.samples - 1) / (error.samples + 1)  # E[J (S - J)] = S (S - 1) p (1 - p)
+    mira = 0.5 + stretch * p * (1 - p) - (0.5 + stretch * exact * (1 - exact))
+    return float(mira.mean()), float((p - exact).mean())
+
+
+def _effects(error: _Error, axes: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""The mean change of every feature of the calibration test, (F,)."""
+    p = error.below(error.shift * axes.sum(axis=1))
+    out = np.zeros(2 + len(PER_MARGINAL) * len(axes))
+    out[:2] = _ball_effects(error)
+    out[2::3] = p.mean(axis=0) - 0.5
+    square = p * (1 - p) / error.samples + (p - 0.5) ** 2  # E[(J / S - 1/2)^2]
+    out[4::3] = square.mean(axis=0) - null_dispersion(error.samples)
+    return out
+
+
+def _scatter(error: _Error, axes: NDArray[np.float64], regions: int, replicates: int) -> Play:
+    r"""Lets the points of simulated fiducials play the truth."""
+    rng = generator(error.seed, "plan players")
+    truths = rng.standard_normal((PLAYED, error.dim))
+    noise = rng.standard_normal((PLAYED, error.samples, error.dim))
+    box = Scale("task", error.corners(PLAYED, rng), np.full((PLAYED, error.dim), error.extent))
+    return play(
+        truths, error.shift + error.factor * noise, box,
+        uniform_centers(error.seed, regions, error.dim), axes=axes,
+        # Only its sign matters: the feature is standardized, and a constant shift has no trend.
+        trend=rng.uniform(-1, 1, (PLAYED, len(axes))),
+        seed=error.seed, index=np.arange(PLAYED), replicates=replicates,
+    )  # fmt: skip
+
+
+def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], float]:
+    played = _scatter(error, np.empty((0, error.dim)), regions, 1)
+    null = math.sqrt(played.variance[:, 0].mean())
+    effect = _ball_effects(error)[0] / null
+    spread = played.observed[:, 0].std() / null
+    critical = stats.norm.isf(level / 2)
+
+    def power(count: int) -> float:
+        z = math.sqrt(count) * effect
+        return float(stats.norm.sf((critical - z) / spread) + stats.norm.cdf((-critical - z) / spread))
+
+    return power
+
+
+def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
+    metric = Calibration()
+    axes = marginal_axes(error.dim, error.seed)
+    played = _scatter(error, axes, metric.regions, 9999)
+    variance = played.variance.mean(axis=0)
+    effect = _effects(error, axes) / np.sqrt(variance)
+    null = np.sort(np.abs(played.null / np.sqrt(variance * PLAYED)).max(axis=1))
+    covariance = np.cov(played.observed / np.sqrt(variance), rowvar=False)
+    rng = generator(error.seed, "plan statistic")
+    noise = rng.multivariate_normal(np.zeros(len(effect)), covariance, DRAWS, method="eigh")
+    # The test has so many null draws and rejects if fewer than this many are as extreme: p = (1 + k) / (1 + B) < level.
+    most = math.ceil(level * (1 + metric.replicates) - 1 - 1e-9) - 1
+
+    def power(count: int) -> float:
+        largest = np.abs(math.sqrt(count) * effect + noise).max(axis=1)
+        tail = 1 - np.searchsorted(null, largest) / len(null)
+        return float(stats.binom.cdf(most, metric.replicates, tail).mean())
+
+    return power
+
+
+def _sbc_power(error: _Error, level: float) -> Callable[[int], float]:
+    r"""Kolmogorov-Smirnov per dimension, corrected for their number: a Brownian bridge around the shifted law."""
+    # (J + U) / (S + 1) is below v with the probability P(J <= k - 1) + (v (S + 1) - k) P(J = k), k = floor(v (S + 1)).
+    p = error.below(np.array([error.shift]))[:, 0]
+    mass = stats.binom.pmf(np.arange(error.samples + 1)[:, None], error.samples, p).mean(axis=1)
+    v = np.linspace(0, 1, GRID + 1)
+    law = np.interp(v * (error.samples + 1), np.arange(error.samples + 2), np.concatenate([[0.0], mass.cumsum()]))
+    steps = generator(error.seed, "plan bridge").standard_normal((DRAWS, GRID)) * np.sqrt(np.diff(law).clip(0))
+    path = np.concatenate([np.zeros((DRAWS, 1)), steps.cumsum(axis=1)], axis=1)
+    bridge = path - law * path[:, -1:]
+
+    def power(count: int) -> float:
+        critical = math.sqrt(count) * stats.kstwo.isf(level / error.dim, count)
+        one = np.mean(np.abs(bridge + math.sqrt(count) * (law - v)).max(axis=1) > critical)
+        return float(1 - (1 - one) ** error.dim)
+
+    return power
+
+
+def _smallest(power: Callable[[int], float], wanted: float) -> int | None:
+    high = 2
+    while power(high) < wanted:
+        if high >= MOST:
+            return None
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(middle) >= wanted else (middle, high)
+    return high
+
+
+def _check(
+    width: float, shift: float, power: float, dim: int, samples: int, regions: int, level: float, extent: float
+) -> None:
+    for key, value in (("dim", dim), ("regions", regions), ("samples - 1", samples - 1)):
+        if value < 1:
+            raise UsageError(f"{key}={value}: at least one is needed")
+    if not (width >= 0 and math.isfinite(width) and math.isfinite(shift)):
+        raise UsageError(f"width={width}, shift={shift}: finite numbers are needed, and a width error of at least 0")
+    if width == 0 and shift == 0:
+        raise UsageError("a width error or a shift is needed: there is nothing to see in a perfect candidate")
+    if not 0 < level < power < 1:
+        raise UsageError(f"level={level} and power={power}: 0 < level < power < 1 is needed")
+    if not 0 < extent < math.inf:
+        raise UsageError(f"extent={extent}: a positive number of posterior standard deviations is needed")
+    fewest = 2 / (1 + Calibration().replicates)
+    if level < fewest:
+        raise UsageError(f"level={level}: the calibration test has no p-values below {fewest:.3f}")
+
+
+def plan(
+    *,
+    width: float = 0.1,
+    shift: float = 0.0,
+    power: float = POWER,
+    dim: int = 2,
+    samples: int = 200,
+    regions: int = 100,
+    level: float = LEVEL,
+    extent: float = EXTENT,
+    seed: int = 0,
+) -> pd.DataFrame:
+    r"""Returns the number of fiducials at which each test sees an error of a given size.
+
+    The posterior is a standard Gaussian at a random place of the parameters' range, the candidate is
+    $\mathcal{N}(s, w^2 I)$ around it, with $w = 1 / (1 + width)$ (too narrow) and $w = 1 + width$ (too wide). Sums over
+    fiducials are taken as normal, which is rough below some 20 fiducials; SBC's row is asymptotic and approximate.
+
+    Arguments:
+        width: The relative error of the width, in every direction.
+        shift: The shift of every coordinate, in posterior standard deviations.
+        power: The probability with which the error is to be seen.
+        dim: The number of dimensions $d$.
+        samples: The number of samples per fiducial $S$.
+        regions: The number of regions of MIRA; the calibration test keeps its own.
+        level: The level of the tests.
+        extent: The range from which centers are drawn, in posterior standard deviations: the task's, or that of the
+            truths. Balls around centers far away cut a narrow posterior like planes, and see less of a wrong width:
+            say 20 or more if the data constrain well. Less than 6 is for few truths (45 normal ones span 4.4).
+        seed: The seed of the simulation.
+
+    Returns:
+        One row per test, with the columns `test`, `fiducials` (enough for both directions of the width error),
+        `narrow` and `wide` (for one of them), and the `power` at `fiducials` in the harder direction. A number is
+        missing if a million fiducials are not enough.
+
+    Example:
+        >>> table = plan(width=0.5, dim=2, samples=50)
+        >>> table.test.tolist()
+        ['mira', 'calibration', 'sbc']
+    """
+
+    _check(width, shift, power, dim, samples, regions, level, extent)
+    errors = [_Error(factor, shift, dim, samples, extent, seed) for factor in (1 / (1 + width), 1 + width)]
+    tests: dict[str, Callable[[_Error], Callable[[int], float]]] = {
+        "mira": lambda e: _mira_power(e, regions, level),
+        "calibration": lambda e: _calibration_power(e, level),
+        "sbc": lambda e: _sbc_power(e, level),
+    }
+    rows = []
+    for name, find in tests.items():
+        powers = [find(error) for error in errors]
+        counts = [_smallest(p, power) for p in powers]
+        known = [c for c in counts if c is not None]
+        enough = max(known) if len(known) == len(counts) else None
+        reached = math.nan if enough is None else min(p(enough) for p in powers)
+        rows.append({"test": name, "fiducials": enough, "narrow": counts[0], "wide": counts[1], "power": reached})
+    return pd.DataFrame(rows).astype(dict.fromkeys(("fiducials", "narrow", "wide"), "Int64"))

@@ -1,0 +1,259 @@
+r"""The pipeline: fiducials are simulated, candidates fitted and sampled, samples scored, unit by unit.
+
+`units.py` has the unit of work; here the units of a run are handed out, and what comes back becomes a `Result`.
+"""
+
+__all__ = ["perform", "run", "split"]
+
+import dataclasses
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..adapters.identity import describe
+from ..arrays import as_truths
+from ..candidate import Candidate
+from ..errors import UsageError
+from ..fiducials import Fiducials
+from ..metric import Block, Context, Metric, Record, Scores
+from ..ranking.tiers import Standing
+from ..ranks.scaling import Scaling, as_bounds, sample_range
+from ..result import Result
+from ..task import Task
+from .canary import Reuse, check_candidates, check_fits, check_task
+from .engines import Died, Engine, one_thread
+from .plan import Plan, Settings
+from .progress import Progress
+from .scoring import Outcome, standing
+from .store import Store
+from .training import fit_all
+from .units import forget, simulate, work
+
+log = logging.getLogger("mira_bench")
+
+
+@dataclass(frozen=True)
+class _Range(Metric):
+    r"""Keeps the range of the samples, which `normalize="pooled"` needs of all candidates before any score."""
+
+    name = "range"
+    normalize = "none"
+
+    def depends_on(self, context: Context) -> Sequence[NDArray]:
+        return ()
+
+    def observe(self, block: Block) -> Record:
+        low, high = sample_range(block.samples)
+        return {"low": low, "high": high}
+
+    def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
+        return Scores(result=[np.concatenate([r[key] for r in records]) for key in ("low", "high")])
+
+
+def _execute(
+    plan: Plan,
+    parts: list[Fiducials],
+    scaling: Scaling,
+    engine: Engine,
+    progress: Progress,
+    unfit: Mapping[str, str],
+) -> tuple[dict[str, list[dict[str, Outcome]]], dict[str, str], dict[str, float], dict[str, str]]:
+    r"""Runs all units but those of unfit candidates.
+
+    Returns:
+        The outcomes per candidate by block, failures, seconds, and the hashes of the files that were read.
+    """
+    reads: dict[str, str] = {}
+    failures = {name: (-1, reason) for name, reason in unfit.items()}
+    seconds = dict.fromkeys(plan.candidates, 0.0)
+    seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
+
+    def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        # The generator is read while results come in, so a candidate that failed gets no further blocks.
+        for name in names:
+            for block in plan.blocks:
+                if name not in failures and block not in seen[name]:
+                    # A unit takes its own weights along, not those of all candidates.
+                    own = {name: plan.fits[name]} if name in plan.fits else {}
+                    yield dataclasses.replace(plan, fits=own), name, block, parts[block], scaling
+
+    for result in engine.map_named(work, calls, list(plan.candidates), "sampling"):
+        if isinstance(result, Died):
+            result = result.name, plan.blocks[0], None, result.reason, 0.0, {}
+        name, block, outcomes, reason, spent, files = result
+        seconds[name] += spent
+        reads |= files
+        if outcomes is None:
+            if name not in failures:
+                log.error("candidate %s failed on block %d: %s", name, block, reason)
+                progress.fail(name)
+            # Blocks that were under way may fail too: the first one speaks, whatever the order of their ends.
+            sentence = reason.splitlines()[0]
+            failures[name] = min(failures.get(name, (block, sentence)), (block, sentence))
+        else:
+            seen[name][block] = outcomes
+            progress.advance(name, plan.count(block), spent)
+    ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
+    return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds, reads
+
+
+def run(task: Task, candidates: Mapping[str, Candidate], **settings: Any) -> Result:
+    r"""Simulates fiducials, samples the candidates, scores and ranks them.
+
+    Arguments:
+        task: The task.
+        candidates: The candidates by name.
+        settings: How: `fiducials`, `samples`, `seed`, `metrics`, `store`, `workers` and so on; see `Settings`.
+    """
+
+    return perform(task, candidates, Settings.of(**settings))
+
+
+run.__signature__ = Settings.signature(run)  # type: ignore[attr-defined]
+
+
+def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> Result:
+    r"""Does what `run` says, with settings that are put together."""
+
+    plan = Plan.of(task, candidates, settings)
+    if not candidates:
+        raise UsageError("there are no candidates to score: the list is empty")
+    settings.check_device()
+    engine = Engine(settings.workers, settings.backend, settings.address)
+    if engine.remote and plan.store.root is not None:
+        plan = dataclasses.replace(plan, store=Store(plan.store.root.absolute()))
+    everyone = plan.candidates
+    applicable, skipped = split(plan)
+    plan = dataclasses.replace(plan, candidates=applicable)
+    reuse = Reuse()
+    with one_thread(), Progress(settings.progress, settings.workers) as bars:
+        parts, scaling = _simulate_all(plan, reuse, bars, settings.check)
+        plan, unfit, learning = _train_all(plan, engine, reuse, bars, settings.check)
+        plan, scaling = _find_scales(plan, parts, scaling, engine, settings.check)
+        for candidate in plan.candidates:
+            bars.add(candidate, plan.fiducials)
+        bars.add_sum()
+        stale = check_candidates(plan, parts, scaling, engine, reuse, settings.check)
+        outcomes, failures, seconds, reads = _execute(plan, parts, scaling, engine, bars, stale)
+    forget()
+    failures |= skipped | unfit
+    seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
+    standings = _standings(plan, everyone, outcomes, failures, scaling, shared=parts[0].group is not None)
+    names = getattr(task, "names", None)
+    warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
+    return Result(
+        task=plan.name,
+        standings=standings,
+        metrics=list(plan.metrics),
+        columns={key: metric.column for key, metric in plan.metrics.items() if metric.column},
+        names=None if names is None else list(names),
+        rank_by=settings.rank_by,
+        seed=plan.seed,
+        seconds=seconds,
+        warnings=warnings,
+        reuse=reuse.sentences,
+        identity=plan.identity.hashes,
+        files={**reads, **plan.identity.files},
+        pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
+    )
+
+
+def _simulate_all(plan: Plan, reuse: Reuse, bars: Progress, check: bool) -> tuple[list[Fiducials], Scaling]:
+    r"""Makes the fiducials, block by block; with all of them, the scale is known."""
+    if check:
+        check_task(plan, reuse)
+    bars.add("fiducials", plan.fiducials)
+    parts: list[Fiducials] = []
+    for block in plan.blocks:
+        parts.append(simulate(plan, block))
+        bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
+    everything = Fiducials.concatenate(parts)[: plan.fiducials]
+    truths = as_truths(everything.y, f"y of task {plan.name!r}")
+    return parts, Scaling(truths, task=as_bounds(getattr(plan.task, "bounds", None), truths.shape[1]))
+
+
+def _train_all(
+    plan: Plan, engine: Engine, reuse: Reuse, bars: Progress, check: bool
+) -> tuple[Plan, dict[str, str], dict[str, float]]:
+    r"""Fits the candidates that learn; returns the plan without those that failed, why they did, and seconds."""
+    check_fits(plan, engine, reuse, check)
+    states, unfit, seconds = fit_all(plan, engine, bars)
+    trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
+    return dataclasses.replace(plan, candidates=trained, fits=states), unfit, seconds
+
+
+def _find_scales(
+    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool
+) -> tuple[Plan, Scaling]:
+    r"""Finds what metrics look at beyond a block, and refuses a scale that cannot be had before work is spent."""
+    scaling = _with_pooled(plan, parts, scaling, engine, check)
+    for metric in plan.metrics.values():
+        scaling.resolve(metric.normalize)
+    return plan.seen_in(Context(scaling, Fiducials.concatenate(parts)[: plan.fiducials].x)), scaling
+
+
+def _standings(
+    plan: Plan,
+    everyone: Mapping[str, Candidate],
+    outcomes: Mapping[str, Sequence[Mapping[str, Outcome]]],
+    failures: Mapping[str, str],
+    scaling: Scaling,
+    shared: bool,
+) -> list[Standing]:
+    r"""Reduces what was seen of every candidate, in the order in which they were given."""
+    standings = []
+    for key, one in everyone.items():
+        role = getattr(one, "role", "candidate")
+        if key in failures:
+            made = Standing(key, role, failure=failures[key])
+        else:
+            made = standing(key, role, outcomes[key], plan.metrics, scaling, shared)
+        training = plan.trainings.get(key)
+        standings.append(made if training is None else dataclasses.replace(made, method=training.method))
+    return standings
+
+
+def _illustrate(plan: Plan, fiducials: Fiducials) -> Mapping[str, Any]:
+    r"""Lets a task draw the first block, from the samples that were kept."""
+    stored = {name: plan.store.get(plan.samples_spec(name, 0)) for name in plan.candidates}
+    samples = {name: block["values"] for name, block in stored.items() if block is not None}
+    return plan.task.illustrate(fiducials, samples) if samples else {}  # type: ignore[attr-defined]
+
+
+def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
+    r"""Separates the candidates that do not apply to the task, with their reason."""
+    reasons = {}
+    for name, candidate in plan.candidates.items():
+        skip = getattr(candidate, "skip", None)
+        reason = skip(plan.task) if skip is not None else None
+        if reason is not None:
+            reasons[name] = f"skipped: {reason}"
+    return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
+
+
+def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool) -> Scaling:
+    r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
+
+    Controls are left out: showing them must not change the scores of the others.
+    """
+    if all(metric.normalize != "pooled" for metric in plan.metrics.values()):
+        return scaling
+    ranges = _Range()
+    ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
+    known = dataclasses.replace(plan.identity, metrics={"range": describe(ranges)})
+    first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked, identity=known)
+    first = first.seen_in(Context(scaling))
+    stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
+    outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
+    low, high = scaling.truths.copy(), scaling.truths.copy()
+    for name, blocks in outcomes.items():
+        if name not in failures:
+            records = [b["range"] for b in blocks if not isinstance(b["range"], str)]
+            a, b = ranges.reduce(records, scaling).result
+            low, high = np.minimum(low, a), np.maximum(high, b)
+    return dataclasses.replace(scaling, pooled=(low, high))

@@ -1,0 +1,1 @@
+r"""Many runs: studies, jobs, Hydra's sweeps, watching and collecting them."""

@@ -1,0 +1,241 @@
+r"""The jobs of a sweep on disk: what each one is, how far it is, how it ended.
+
+Each job writes `job.json` into its own folder, and the sweep writes `sweep.json` with all jobs that are expected. So a
+sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
+"""
+
+__all__ = [
+    "EXECUTION", "Job", "Kind", "commands", "expected_contents", "expected_jobs", "fingerprint", "hash_settings",
+    "key_of", "lasting", "read_job", "resolved", "write_json",
+]  # fmt: skip
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._version import __version__
+from ..errors import UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+JOB, SWEEP = "job.json", "sweep.json"
+
+# How a run is carried out: these keys do not change its result.
+EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
+
+
+@dataclass(frozen=True)
+class Job:
+    r"""A job of a sweep.
+
+    Arguments:
+        name: The name of its folder in the sweep.
+        overrides: The settings that make it, as on the command line.
+        task: The name of the task.
+        fingerprint: The hash of all that makes its result: see `fingerprint`.
+        status: `"missing"`, `"running"`, `"interrupted"`, `"done"` or `"failed"`.
+        progress: The part that is done, between 0 and 1.
+        seconds: The time that it took.
+        host: The machine.
+        pid: The process on it.
+        code: The exit code.
+        reason: Why it failed, if it did.
+        reads: The hashes of the user's files that its process read on the way, by path.
+    """
+
+    name: str
+    overrides: list[str] = field(default_factory=list)
+    task: str = ""
+    fingerprint: str = ""
+    status: str = "missing"
+    progress: float = 0.0
+    seconds: float = 0.0
+    host: str = ""
+    pid: int = 0
+    code: int | None = None
+    reason: str = ""
+    reads: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        r"""What tells jobs apart, whatever folder they are in: their settings, and what these stood for."""
+        return (*lasting(self.overrides), self.fingerprint)
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ("done", "failed", "interrupted")
+
+    def save(self, folder: Path) -> None:
+        r"""Writes `job.json` into the job's folder."""
+        write_json(folder / JOB, asdict(self))
+
+
+@dataclass(frozen=True)
+class Kind:
+    r"""The jobs of a sweep that differ in their seed alone: what holds for one of them holds for all.
+
+    Arguments:
+        label: The task, and what else is swept.
+        task: The name of the task.
+        cfg: The config of the first job.
+        jobs: The jobs.
+        seeds: The seed of each job.
+        content: The hashes of what the config stands for, once they are known.
+    """
+
+    label: str
+    task: str
+    cfg: "DictConfig"
+    jobs: list[Job] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    content: dict[str, str] = field(default_factory=dict)
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    r"""Writes a file that appears complete or not at all."""
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise UsageError(f"{path} cannot be written: {error}") from error
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # it is somebody else's
+    return True
+
+
+def read_job(folder: Path) -> Job | None:
+    r"""Reads the `job.json` of a folder; none if there is none that can be read.
+
+    A job that says it is running, but whose process on this machine is gone, was interrupted.
+    """
+
+    try:
+        facts = json.loads((folder / JOB).read_text(encoding="utf-8"))
+        known = {f.name for f in fields(Job)}
+        job = Job(**{key: value for key, value in facts.items() if key in known})
+    except (OSError, ValueError, TypeError, AttributeError):
+        return None
+    if job.status == "running" and job.host == socket.gethostname() and not _alive(job.pid):
+        return replace(job, status="interrupted")
+    return job
+
+
+def expected_jobs(folder: Path) -> dict[str, list[str]]:
+    r"""Returns the overrides of all jobs that a sweep's folder should hold, by name."""
+
+    return _lists(folder, "jobs")
+
+
+def expected_contents(folder: Path) -> dict[str, str]:
+    r"""Returns the fingerprints that the jobs of a sweep's folder were started with, by name."""
+
+    try:
+        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))["fingerprints"]
+        return {str(name): str(one) for name, one in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    r"""Returns the commands that made a sweep's folder, each with the names of its jobs."""
+
+    return _lists(folder, "commands")
+
+
+def _lists(folder: Path, key: str) -> dict[str, list[str]]:
+    r"""What `sweep.json` says under a key; nothing if it is not there or damaged."""
+    try:
+        found = json.loads((folder / SWEEP).read_text(encoding="utf-8"))[key]
+        return {str(name): list(words) for name, words in found.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def key_of(override: str) -> str:
+    r"""Returns the key of the top level that a setting of the command line belongs to."""
+
+    return re.split(r"[=.@/]", override.lstrip("+~"), maxsplit=1)[0]
+
+
+def lasting(overrides: Iterable[str]) -> list[str]:
+    r"""Returns, sorted, the settings that change a result."""
+
+    return sorted(o for o in overrides if key_of(o) not in EXECUTION)
+
+
+def resolved(cfg: "DictConfig", besides: Iterable[str] = ()) -> dict[str, Any]:
+    r"""Returns a config as plain data in which what is interpolated has its value, an environment variable for example.
+
+    What nobody can resolve, in a key that nobody uses perhaps, stays as it is written.
+
+    Arguments:
+        cfg: The config.
+        besides: Keys of the top level that are left out.
+    """
+
+    from omegaconf import DictConfig, ListConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return {str(key): value(node, key) for key in node}
+        if isinstance(node, ListConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return [value(node, i) for i in range(len(node))]
+        return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+
+    def value(parent: Any, key: Any) -> Any:
+        if OmegaConf.is_missing(parent, key):
+            return "???"
+        try:
+            return plain(parent[key])
+        except OmegaConfBaseException:
+            return str(parent._get_node(key)._value())
+
+    skipped = set(besides)
+    return {str(key): value(cfg, key) for key in cfg if key not in skipped}
+
+
+def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
+    r"""Returns the hash of all in a config that changes its result, and of the version of this package.
+
+    Arguments:
+        cfg: The config.
+        besides: Further keys that are left out.
+    """
+
+    text = json.dumps([__version__, resolved(cfg, (*EXECUTION, *besides))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def fingerprint(settings: str, content: Mapping[str, str]) -> str:
+    r"""Returns what identifies a job: its settings, and the content of all that they name.
+
+    Arguments:
+        settings: The hash of its settings.
+        content: The hashes of its task, candidates and metrics. Without any, nothing is known about the job, and what
+            was done before is not relied on: the fingerprint is empty.
+    """
+
+    text = json.dumps([settings, dict(content)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if content else ""

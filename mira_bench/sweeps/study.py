@@ -1,0 +1,313 @@
+r"""Studies: the same run, repeated over seeds and settings, and summarized in one table."""
+
+__all__ = ["Run", "distinct", "study"]
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from joblib import Parallel, delayed
+
+from ..cli.config import Asked
+from ..errors import RunError, UsageError
+from ..metric import Metric, Scores
+from ..metrics import choose_metrics
+from ..ranking.tiers import rank
+from ..report.figures import power_figure, save
+from ..report.outputs import announce, finish
+from ..report.provenance import provenance
+from ..report.tables import markdown
+from ..result import Result
+from ..runner.progress import Progress
+from ..runner.run import perform
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+log = logging.getLogger("mira_bench")
+
+MEASURES = ("winners", "power", "scores")
+
+
+@dataclass(frozen=True)
+class Run:
+    r"""What a study keeps of one run: numbers per fiducial, but no ranks, of which a study would fill the memory.
+
+    Arguments:
+        setting: What the study varied: the keys of its grid, its `case` if it has any, and `seed`.
+        scores: The scores by candidate and metric, without the metrics' own results.
+        metrics: The metrics by name.
+        samples: The number of samples.
+    """
+
+    setting: dict[str, Any]
+    scores: dict[str, dict[str, Scores]]
+    metrics: Mapping[str, Metric]
+    samples: int
+
+    @classmethod
+    def keep(cls, setting: dict[str, Any], result: Result, metrics: Mapping[str, Metric], samples: int) -> "Run":
+        r"""Takes from a result what is kept."""
+        scores = {s.name: {m: replace(one, result=None) for m, one in s.scores.items()} for s in result.standings}
+        return cls(setting, scores, metrics, samples)
+
+
+def _load_task(name: str) -> "DictConfig":
+    r"""Reads the config of a task: a study may go from one task to the next."""
+    from importlib import resources
+
+    from omegaconf import DictConfig, OmegaConf
+
+    file = resources.files("mira_bench.configs") / "task" / f"{name}.yaml"
+    if not file.is_file():
+        raise UsageError(f"study cannot vary the task: there is no task {name!r}")
+    config = OmegaConf.create(file.read_text(encoding="utf-8"))
+    assert isinstance(config, DictConfig)
+    return config
+
+
+def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
+    r"""Yields what varies, the config that it makes and its task: every case, every point of the grid, every seed."""
+    from omegaconf import OmegaConf
+
+    grid = {str(key): list(values) for key, values in (cfg.study.get("grid") or {}).items()}
+    cases = OmegaConf.to_container(cfg.study.get("cases") or OmegaConf.create({}))
+    assert isinstance(cases, dict)
+    absent = object()
+    keys = [str(key) for part in (grid, *cases.values()) for key in part or ()]
+    unknown = [key for key in keys if OmegaConf.select(cfg, key, default=absent) is absent]
+    if unknown:
+        raise UsageError(f"study cannot vary {unknown[0]!r}: the config has no such key")
+    for case, overrides in cases.items() or [(None, None)]:
+        for values in product(*grid.values()):
+            varied = dict(zip(grid, values, strict=True))
+            for repeat in range(int(cfg.study.repeats)):
+                seed = {"seed": int(cfg.seed) + repeat}
+                one = cfg.copy()
+                changes = {**(overrides or {}), **varied, **seed}
+                name = str(changes.pop("task", task_name))
+                if name != task_name:
+                    OmegaConf.update(one, "task", _load_task(name), merge=False, force_add=True)
+                for key, value in changes.items():
+                    OmegaConf.update(one, str(key), value, merge=False)
+                yield ({"case": case} if cases else {}) | varied | seed, one, name
+
+
+def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, str]]":
+    r"""Returns what a study varies besides the seed: a label, the config and the task of each; or raises why not."""
+
+    if cfg.study.measure not in MEASURES:
+        raise UsageError(f"study.measure={cfg.study.measure!r} is not one of {', '.join(MEASURES)}")
+    if cfg.study.measure != "scores" and cfg.parallel.backend == "dask":
+        raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
+    found: dict[str, tuple[str, DictConfig, str]] = {}
+    for setting, one, name in _settings(cfg, task_name):
+        label = ", ".join(f"{key}={value}" for key, value in setting.items() if key != "seed")
+        found.setdefault(label, (label, one, name))
+    return list(found.values())
+
+
+def _winners(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
+    r"""Who is ranked first by each rule."""
+    result = perform(*asked)
+    for name, reason in result.failures.items():
+        raise RunError(f"who wins cannot be said where {_whose(name)} failed, with {setting}: {reason}")
+    winner = {
+        by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
+    }
+    ranked = [s for s in result.standings if s.role == "candidate"]
+    energies = {s.name: s.energy.score for s in ranked if s.energy is not None}
+    return [setting | winner | {"energy": min(energies, key=lambda name: energies[name], default=None)}]
+
+
+def _pvalues(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
+    r"""The p-value of every metric for every candidate; where there is none, the note says why."""
+    rows = []
+    for r in perform(*asked).summary.itertuples(index=False):
+        metric = r.metric if r.view == "all" else f"{r.metric}@{r.view}"
+        why = {"note": r.note if pd.isna(r.pvalue) else ""}
+        rows.append(setting | {"candidate": r.candidate, "metric": metric, "pvalue": r.pvalue} | why)
+    return rows
+
+
+def _whose(failure: str) -> str:
+    r"""What failed: `Result.failures` has candidates by their name, and metrics as `metric NAME`."""
+    return failure if failure.startswith("metric ") else f"candidate {failure!r}"
+
+
+def _share(counts: pd.DataFrame) -> pd.DataFrame:
+    counts["stderr"] = (counts["share"] * (1 - counts["share"]) / counts["runs"]) ** 0.5
+    return counts
+
+
+def _count_winners(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    r"""How often each candidate wins, per setting and rule, with the binomial standard error."""
+    long = runs.melt(id_vars=[*keys, "seed"], value_vars=["mira", "energy", "tiers"], var_name="rule")
+    counts = long.groupby([*keys, "rule", "value"], sort=False).size().rename("wins").reset_index()
+    counts = counts.rename(columns={"value": "winner"})
+    counts["runs"] = counts.groupby([*keys, "rule"])["wins"].transform("sum")
+    counts["share"] = counts["wins"] / counts["runs"]
+    return _share(counts)
+
+
+def _count_rejections(runs: pd.DataFrame, keys: list[str], level: float) -> pd.DataFrame:
+    r"""How often each metric rejects each candidate, per setting, with the binomial standard error."""
+    # A metric that gave no p-value has not accepted the candidate: such runs do not count.
+    runs = runs.assign(rejected=(runs["pvalue"] < level).astype(float).where(runs["pvalue"].notna()))
+    groups = runs.groupby([*keys, "candidate", "metric"], sort=False)["rejected"]
+    return _share(groups.agg(runs="count", share="mean").reset_index())
+
+
+def _show_winners(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    r"""One row per setting, one column per rule: who wins how often."""
+
+    def cell(part: pd.DataFrame) -> str:
+        ordered = part.sort_values("share", ascending=False)
+        return ", ".join(f"{r.winner} {r.share:.0%}" for r in ordered.itertuples() if r.share >= 0.05)
+
+    rows = []
+    for values, part in table.groupby(keys, sort=True):
+        row = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+        for rule in ("mira", "energy", "tiers"):
+            row[f"by {rule}"] = cell(part[part["rule"] == rule])
+        rows.append({key: str(value) for key, value in row.items()})
+    return pd.DataFrame(rows)
+
+
+def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    r"""One row per candidate and metric, one column per setting."""
+    wide = table.set_index(["candidate", "metric", *keys])["share"].unstack(keys, sort=False)
+    wide.columns = [" ".join(map(str, c)) if isinstance(c, tuple) else str(c) for c in wide.columns]
+    return wide.map(lambda share: "-" if pd.isna(share) else f"{share:.0%}").reset_index()
+
+
+def _many_runs(
+    cfg: "DictConfig", task_name: str, make: Callable[["DictConfig", str], Asked]
+) -> tuple[list[Any], list[str]]:
+    r"""Small runs, many at a time: only what is counted is kept of them. Returns rows, and the names of what varies."""
+    settings = list(_settings(cfg, task_name))
+    measure = _pvalues if cfg.study.measure == "power" else _winners
+    pool = Parallel(n_jobs=cfg.workers, backend=cfg.parallel.backend, return_as="generator")
+    rows = []
+    with Progress(cfg.progress) as bars:
+        bars.add("runs", len(settings))
+        calls = ((_alone(make(one, name)), setting) for setting, one, name in settings)
+        for part in pool(delayed(measure)(*call) for call in calls):
+            rows += part
+            bars.advance("runs", 1)
+    return rows, [key for key in settings[0][0] if key != "seed"]
+
+
+def _alone(asked: Asked) -> Asked:
+    r"""A small run that leaves nothing behind: it is one of many, and their processes are its workers."""
+    how = replace(asked.settings, workers=1, backend="loky", address=None, store=None, keep_samples=False)
+    return asked._replace(settings=replace(how, progress=False))
+
+
+def _whole_runs(
+    cfg: "DictConfig", task_name: str, make: Callable[["DictConfig", str], Asked], out: Path
+) -> tuple[list[Run], pd.DataFrame, dict[str, str]]:
+    r"""Large runs, one after the other, each with all workers; the store keeps what is finished.
+
+    Returns the runs, their summaries, and the metrics that failed. Of a candidate that failed there is nothing to keep.
+    """
+    settings = list(_settings(cfg, task_name))
+    runs, tables = [], []
+    failures: dict[str, str] = {}
+    with Progress(cfg.progress and len(settings) > 1) as bars:
+        bars.add("runs", len(settings))
+        for setting, one, name in settings:
+            alone = cfg.progress and len(settings) == 1
+            task, candidates, how = make(one, name)
+            result = perform(task, candidates, replace(how, progress=alone))
+            for what, reason in result.failures.items():
+                if cfg.paper is not None or not what.startswith("metric "):
+                    raise RunError(f"{_whose(what)} failed with {setting}: {reason}")
+                failures.setdefault(what, f"{reason}, with {setting}")
+            log.info("%s", setting)
+            runs.append(Run.keep(setting, result, choose_metrics(how.metrics), how.samples))
+            tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
+            if len(settings) == 1 and any(s.mira is not None for s in result.standings):
+                result.save_figures(out / "figures")
+            bars.advance("runs", 1)
+    return runs, pd.concat(tables), failures
+
+
+def _conclude(out: Path, title: str, shown: str, note: str) -> None:
+    announce(out, "study.md")
+    (out / "study.md").write_text(f"# {title}\n\n{shown}\n{note}\n", encoding="utf-8")
+    print(shown + "\n" + note)
+
+
+def _unknown(frame: pd.DataFrame) -> dict[str, str]:
+    r"""What failed in a study of p-values, and why."""
+    bad = frame[frame["note"].str.startswith("failed: ")]
+    return {f"{r.metric} of {r.candidate}": r.note.removeprefix("failed: ") for r in bad.itertuples(index=False)}
+
+
+def study(
+    cfg: "DictConfig",
+    out: Path,
+    task_name: str,
+    make: Callable[["DictConfig", str], Asked],
+    facts: Mapping[str, Any] | None = None,
+) -> tuple[list[Run], dict[str, str]]:
+    r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
+
+    Arguments:
+        cfg: The config of the experiment. `cfg.study` varies any keys of it, `task` among them: `grid` (key to values,
+            all combinations), `cases` (name to key and value), `repeats` (seeds). It says what to `measure`: `winners`,
+            who is ranked first by each rule; `power`, how often each metric rejects each candidate at `level`;
+            `scores`, all scores.
+        out: The folder for the tables.
+        task_name: The name of the task.
+        make: Makes what a config and the name of its task describe.
+        facts: What else `provenance.json` is to say.
+
+    Returns:
+        The runs, if `scores` are measured (the other studies have too many to keep), and what failed, with the reason.
+    """
+
+    measure = cfg.study.measure
+    distinct(cfg, task_name)
+    start = time.perf_counter()
+    runs: list[Run] = []
+    if measure == "scores":
+        runs, summary, failures = _whole_runs(cfg, task_name, make, out)
+        announce(out, "study.csv")
+        summary.to_csv(out / "study.csv", index=False)
+    else:
+        rows, keys = _many_runs(cfg, task_name, make)
+        frame = pd.DataFrame(rows)
+        failures = _unknown(frame) if measure == "power" else {}
+        if measure == "power":
+            table = _count_rejections(frame, keys, cfg.study.level)
+            note = (
+                f"Share of {cfg.study.repeats} repeats in which a metric rejects at the {cfg.study.level:.0%} level, "
+            )
+            note += f"by {' and '.join(keys)}. The rows of a perfect candidate are false alarms."
+            _conclude(out, task_name, markdown(_show_rejections(table, keys)), note)
+            announce(out, "figures/power.png", "figures/power.pdf")
+            save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
+        else:
+            table = _count_winners(frame, keys)
+            note = (
+                f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
+            )
+            _conclude(out, task_name, markdown(_show_winners(table, keys)), note)
+        announce(out, "runs.csv", "study.csv")
+        frame.to_csv(out / "runs.csv", index=False)
+        table.to_csv(out / "study.csv", index=False)
+    seconds = time.perf_counter() - start
+    finish(out, provenance(task=task_name, seed=cfg.seed, seconds=seconds, failures=failures, **(facts or {})))
+    for what, reason in failures.items():
+        print(f"{what} failed: {reason}", file=sys.stderr)
+    print(f"{seconds:.0f} s. Tables: {out}")
+    log.info("done in %.1f s", seconds)
+    return runs, failures
