@@ -110,3 +110,7 @@ from .result import Result
 from .runner.run import run
 from .runner.score import score
 from .task import Task
+
+
+def __dir__() -> list[str]:
+    return list(__all__)

@@ -1,6 +1,6 @@
 r"""Samples in the order of a Markov chain: how many independent ones they are worth."""
 
-__all__ = ["autocorrelated", "effective_samples", "effective_size", "halves", "normal_scores"]
+__all__ = ["autocorrelated", "effective_samples", "effective_size", "halves", "normal_scores", "sort_groups"]
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,3 +120,22 @@ def autocorrelated(samples: Array) -> float | None:
     orders = max(1, FIDUCIALS // samples.shape[0])
     shuffled = min(_median(samples, generator(0, "order", i)) for i in range(orders))
     return effective if effective < ENOUGH * shuffled else None
+
+
+def sort_groups(samples: NDArray, groups: NDArray[np.integer], by: int = 0) -> NDArray:
+    r"""Returns samples whose exchangeable groups are in the order of one of their coordinates.
+
+    For diagnostics and views: labels that switch are no disagreement between chains. A sampler that sorted its state
+    would not be exact.
+
+    Arguments:
+        samples: The samples, with shape $(*, d)$.
+        groups: The indices of the coordinates of each group, with shape $(G, k)$.
+        by: Which of the $k$ coordinates gives the order.
+    """
+
+    blocks = samples[..., groups]
+    order = np.argsort(blocks[..., by], axis=-1)
+    out = np.array(samples)
+    out[..., groups] = np.take_along_axis(blocks, order[..., None], axis=-2)
+    return out

@@ -11,12 +11,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .adapters.layouts import refuse_swapped
-from .adapters.sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from .arrays import Array, as_array, as_pair, in_one_unit, is_one_set, meet_ties, precision_of
 from .errors import UsageError
+from .layouts import refuse_swapped
 from .ranks.centers import Centers, make_centers
 from .ranks.scaling import Scale, Scaling, as_bounds
+from .sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 
 log = logging.getLogger("mira_bench")
 
@@ -126,7 +126,7 @@ def whole_block(
 
 
 def _sets(truths: NDArray[np.float64], samples: Array, groups: NDArray | None) -> NDArray | None:
-    r"""Which fiducials share a sample set, if any do; see `mira_bench.adapters.sharing`."""
+    r"""Which fiducials share a sample set, if any do; see `mira_bench.sharing`."""
     blocks = [slice(0, len(truths))]
     if groups is not None:
         if not is_one_set(samples):

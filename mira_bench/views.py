@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import as_host
+from .diagnostics import sort_groups
 from .errors import UsageError
-from .inference.diagnostics import sort_groups
 from .metric import Block, Context, Metric, Record, Scores
 from .ranks.scaling import Scaling
 

@@ -12,11 +12,12 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from mira_bench.cli.command import main
-from mira_bench.ranking.leaderboard import interval, leaderboard, pooled
-from mira_bench.report.boards import leaderboard_figure
+from mira_bench.report.outputs import write_json
 from mira_bench.statistics import mean_stderr, paired_pvalue
+from mira_bench.sweeps.boards import leaderboard_figure
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare, gaps, tidy
-from mira_bench.sweeps.jobs import Job, write_json
+from mira_bench.sweeps.jobs import Job
+from mira_bench.sweeps.leaderboard import interval, leaderboard, pooled
 
 SMALL = ["fiducials=64", "samples=20", "regions=5", "metrics=[mira,calibration,energy]", "progress=false"]
 

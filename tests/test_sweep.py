@@ -22,10 +22,10 @@ from rich.console import Console
 import mira_bench as mb
 from mira_bench.candidate import Rehearsal
 from mira_bench.cli.command import main
-from mira_bench.cli.config import Asked
-from mira_bench.cli.dry import dry_sweep
+from mira_bench.config import Asked
 from mira_bench.runner.cost import Estimate
 from mira_bench.runner.plan import Settings
+from mira_bench.sweeps.dry import dry_sweep
 from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
 from mira_bench.sweeps.watch import Overview
@@ -229,8 +229,8 @@ def test_what_jobs_share_is_counted_once(monkeypatch, capsys):
         assert dry_sweep(kinds, 4) == 0
         return next(line for line in capsys.readouterr().out.splitlines() if "in all" in line)
 
-    monkeypatch.setattr("mira_bench.cli.dry.estimate", cost)
-    monkeypatch.setattr("mira_bench.cli.dry.asked", asked)
+    monkeypatch.setattr("mira_bench.sweeps.dry.estimate", cost)
+    monkeypatch.setattr("mira_bench.sweeps.dry.asked", asked)
     # Four jobs of 117 s; with a store, both sizes use the same two trainings of 110 s.
     assert "7.8 min" in total(None)
     assert "4.1 min" in total("x")

@@ -27,18 +27,19 @@ __all__ = ["Files", "read_samples", "read_truths"]
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, OnDisk, as_array, as_truths
 from ..errors import UsageError
+from ..layouts import LAYOUTS
 from ..metric import Metric
-from ..result import Result
-from ..runner.score import score
 from .formats import TABLES, Content, read_file, read_frame, split_source
-from .layouts import LAYOUTS
+
+if TYPE_CHECKING:
+    from ..result import Result
 
 log = logging.getLogger("mira_bench")
 
@@ -370,8 +371,9 @@ class Files:
 
     def score(
         self, *, metrics: Mapping[str, Metric], seed: int = 0, rank_by: str = "tiers", threads: int | None = None
-    ) -> Result:
+    ) -> "Result":
         r"""Reads the files and scores them; the arguments are those of `mira_bench.score`."""
+        from ..runner.score import score
 
         truths = read_truths(self.truths, names=self.names, fiducial=self.fiducial)
         samples = {

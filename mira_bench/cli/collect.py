@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import RunError, UsageError
-from ..ranking.leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
 from ..ranking.tiers import RANKINGS
-from ..report.boards import leaderboard_figure
 from ..report.figures import save
 from ..report.outputs import clear_collected
 from ..report.tables import latex, markdown
+from ..sweeps.boards import leaderboard_figure
 from ..sweeps.collect import Comparable, collect_jobs, collect_runs, compare, gaps, reruns, tidy
 from ..sweeps.jobs import Job
+from ..sweeps.leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
 
 LISTED = 20  # jobs that are printed; jobs.csv has them all
 NAMED = 4  # jobs that are named in a line

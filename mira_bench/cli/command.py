@@ -105,10 +105,10 @@ def _run(
         fresh: Whether the folder must be a new one.
         tell: Is told the fingerprint of the run when it is known.
     """
+    from ..config import asked, prepare
     from ..report.folder import conclude, logging_to, save_config
     from ..report.outputs import copy_code
     from ..runner.run import perform
-    from .config import asked, prepare
 
     prepared = prepare(cfg, task_name, overrides)  # before the folder: bad usage leaves nothing behind
     tell(prepared.fingerprint)
@@ -155,10 +155,10 @@ def _hydra(arguments: Sequence[str]) -> int:
     from hydra.types import RunMode
     from omegaconf import OmegaConf
 
+    from ..config import check_files, settle
+    from ..sweeps.dry import dry_run
     from ..sweeps.jobs import key_of
     from ..sweeps.sweeper import Command, is_sweep, perform, prepare
-    from .config import check_files, settle
-    from .dry import dry_run
     from .keys import check, explain, found_configs
 
     # The store is a path, so a key below it needs another name.

@@ -14,12 +14,12 @@ import numpy as np
 from .._version import __version__
 from ..adapters.reference import Reference, save
 from ..candidate import Draws
+from ..config import make
 from ..errors import UsageError
 from ..fiducials import Fiducials
 from ..runner.engines import Engine
 from ..runner.plan import Plan, Settings
 from ..runner.units import draw_reference, simulate
-from .config import make
 from .keys import check, explain
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.files import Files
-from ..adapters.layouts import LAYOUTS
+from ..config import identify_files
 from ..errors import UsageError
+from ..layouts import LAYOUTS
 from ..metric import Metric
 from ..metrics import choose_metrics
 from ..ranking.tiers import RANKINGS
 from ..ranks.scaling import NORMALIZATIONS
 from ..report.folder import conclude, held_log, logging_to, save_config
 from ..report.outputs import check_folder
-from .config import identify_files
 
 log = logging.getLogger("mira_bench")
 

@@ -18,7 +18,8 @@ __all__ = [
     "sort_groups",
 ]
 
-from .diagnostics import Convergence, diagnose, ess_bulk, ess_tail, rhat, sort_groups
+from ..diagnostics import sort_groups
+from .diagnostics import Convergence, diagnose, ess_bulk, ess_tail, rhat
 from .given import FileCandidate, Given
 from .mala import MalaResult, mala
 from .neural import Neural

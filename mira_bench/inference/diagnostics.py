@@ -1,13 +1,13 @@
 r"""Have the chains converged? Rank-normalized split R-hat, bulk and tail effective sample size."""
 
-__all__ = ["Convergence", "diagnose", "ess_bulk", "ess_tail", "rhat", "sort_groups"]
+__all__ = ["Convergence", "diagnose", "ess_bulk", "ess_tail", "rhat"]
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..diagnostics import effective_size, halves, normal_scores
+from ..diagnostics import effective_size, halves, normal_scores, sort_groups
 from ..errors import UsageError
 from .target import Target, UnitCube, unrolled
 
@@ -90,25 +90,6 @@ def ess_tail(samples: ArrayLike) -> NDArray[np.float64]:
     chains = _as_chains(samples)
     below = [chains <= np.quantile(chains, level, axis=(0, 1)) for level in TAILS]
     return np.min([effective_size(halves(b.astype(np.float64))) for b in below], axis=0)
-
-
-def sort_groups(samples: NDArray, groups: NDArray[np.integer], by: int = 0) -> NDArray:
-    r"""Returns samples whose exchangeable groups are in the order of one of their coordinates.
-
-    For diagnostics and views: labels that switch are no disagreement between chains. A sampler that sorted its state
-    would not be exact.
-
-    Arguments:
-        samples: The samples, with shape $(*, d)$.
-        groups: The indices of the coordinates of each group, with shape $(G, k)$.
-        by: Which of the $k$ coordinates gives the order.
-    """
-
-    blocks = samples[..., groups]
-    order = np.argsort(blocks[..., by], axis=-1)
-    out = np.array(samples)
-    out[..., groups] = np.take_along_axis(blocks, order[..., None], axis=-2)
-    return out
 
 
 def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> Convergence:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..errors import UsageError
-from ..sweeps.jobs import resolved
 from .methods import console_methods, explain_methods
-from .outputs import announce, claim, finish, open_folder
+from .outputs import announce, claim, finish, open_folder, resolved
 from .provenance import provenance
 from .tables import console
 

@@ -8,7 +8,7 @@ themselves whose they are.
 
 __all__ = [
     "FACTS", "MARK", "announce", "check_folder", "claim", "clear", "clear_collected", "copy_code", "finish",
-    "open_folder", "read_facts",
+    "open_folder", "read_facts", "resolved", "write_json",
 ]  # fmt: skip
 
 import contextlib
@@ -17,12 +17,15 @@ import itertools
 import json
 import os
 import re
+import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
-from ..sweeps.jobs import write_json
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 JOURNAL = ".outputs"
 FACTS = "provenance.json"
@@ -192,3 +195,49 @@ def copy_code(folder: Path, texts: Mapping[str, bytes]) -> dict[str, str]:
         (folder / name).write_bytes(text)
         copies[path] = name
     return copies
+
+
+def write_json(path: Path, facts: Mapping[str, Any]) -> None:
+    r"""Writes a file that appears complete or not at all."""
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise UsageError(f"{path} cannot be written: {error}") from error
+
+
+def resolved(cfg: "DictConfig", besides: Iterable[str] = ()) -> dict[str, Any]:
+    r"""Returns a config as plain data in which what is interpolated has its value, an environment variable for example.
+
+    What nobody can resolve, in a key that nobody uses perhaps, stays as it is written.
+
+    Arguments:
+        cfg: The config.
+        besides: Keys of the top level that are left out.
+    """
+
+    from omegaconf import DictConfig, ListConfig, OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    def plain(node: Any) -> Any:
+        if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return {str(key): value(node, key) for key in node}
+        if isinstance(node, ListConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
+            return [value(node, i) for i in range(len(node))]
+        return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+
+    def value(parent: Any, key: Any) -> Any:
+        if OmegaConf.is_missing(parent, key):
+            return "???"
+        try:
+            return plain(parent[key])
+        except OmegaConfBaseException:
+            return str(parent._get_node(key)._value())
+
+    skipped = set(besides)
+    return {str(key): value(cfg, key) for key in cfg if key not in skipped}

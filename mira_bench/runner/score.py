@@ -11,8 +11,6 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 
-from ..adapters.layouts import LAYOUTS, refuse_swapped, swap
-from ..adapters.sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from ..arrays import (
     Array,
     OnDisk,
@@ -31,12 +29,14 @@ from ..arrays import (
 )
 from ..diagnostics import autocorrelated
 from ..errors import UsageError
+from ..layouts import LAYOUTS, refuse_swapped, swap
 from ..metric import Block, Metric
 from ..metrics import choose_metrics
 from ..ranking.tiers import RANKINGS, Standing
 from ..ranks.kernel import available_threads
 from ..ranks.scaling import Scaling, as_bounds, sample_range
 from ..result import Result
+from ..sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from ..task import BLOCK
 from .scoring import observe, standing
 
@@ -224,7 +224,7 @@ def score(
         threads: The number of threads, by default all cores. The result does not depend on it.
         layout: `"LSd"` if candidates and reference have their fiducials first, `"SLd"` if they have their samples
             first, as sbi does. By default it is `"LSd"`, but what has as many samples as fiducials is refused if its
-            numbers speak for the other one, see `mira_bench.adapters.layouts`.
+            numbers speak for the other one, see `mira_bench.layouts`.
 
     Example:
         >>> rng = np.random.default_rng(0)

@@ -23,10 +23,11 @@ from typing import Any
 
 import pandas as pd
 
+from ..config import EXECUTION
 from ..errors import UsageError
 from ..report.outputs import FACTS, read_facts
 from ..report.tables import read_table
-from .jobs import EXECUTION, JOB, SWEEP, Job, commands, expected_contents, expected_jobs, key_of, lasting, read_job
+from .jobs import JOB, SWEEP, Job, commands, expected_contents, expected_jobs, key_of, lasting, read_job
 
 FAILED = 1  # the exit code of a run in which a candidate failed
 

@@ -4,33 +4,24 @@ Each job writes `job.json` into its own folder, and the sweep writes `sweep.json
 sweep can be watched, continued and collected from files alone, whoever ran the jobs and wherever.
 """
 
-__all__ = [
-    "EXECUTION", "Job", "Kind", "commands", "expected_contents", "expected_jobs", "fingerprint", "hash_settings",
-    "key_of", "lasting", "read_job", "resolved", "write_json",
-]  # fmt: skip
+__all__ = ["Job", "Kind", "commands", "expected_contents", "expected_jobs", "key_of", "lasting", "read_job"]
 
-import contextlib
-import hashlib
 import json
 import os
 import re
-import secrets
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .._version import __version__
-from ..errors import UsageError
+from ..config import EXECUTION
+from ..report.outputs import write_json
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 JOB, SWEEP = "job.json", "sweep.json"
-
-# How a run is carried out: these keys do not change its result.
-EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
 
 
 @dataclass(frozen=True)
@@ -98,20 +89,6 @@ class Kind:
     jobs: list[Job] = field(default_factory=list)
     seeds: list[int] = field(default_factory=list)
     content: dict[str, str] = field(default_factory=dict)
-
-
-def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    r"""Writes a file that appears complete or not at all."""
-
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise UsageError(f"{path} cannot be written: {error}") from error
 
 
 def _alive(pid: int) -> bool:
@@ -182,60 +159,3 @@ def lasting(overrides: Iterable[str]) -> list[str]:
     r"""Returns, sorted, the settings that change a result."""
 
     return sorted(o for o in overrides if key_of(o) not in EXECUTION)
-
-
-def resolved(cfg: "DictConfig", besides: Iterable[str] = ()) -> dict[str, Any]:
-    r"""Returns a config as plain data in which what is interpolated has its value, an environment variable for example.
-
-    What nobody can resolve, in a key that nobody uses perhaps, stays as it is written.
-
-    Arguments:
-        cfg: The config.
-        besides: Keys of the top level that are left out.
-    """
-
-    from omegaconf import DictConfig, ListConfig, OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, DictConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
-            return {str(key): value(node, key) for key in node}
-        if isinstance(node, ListConfig) and not (node._is_none() or node._is_missing() or node._is_interpolation()):
-            return [value(node, i) for i in range(len(node))]
-        return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
-
-    def value(parent: Any, key: Any) -> Any:
-        if OmegaConf.is_missing(parent, key):
-            return "???"
-        try:
-            return plain(parent[key])
-        except OmegaConfBaseException:
-            return str(parent._get_node(key)._value())
-
-    skipped = set(besides)
-    return {str(key): value(cfg, key) for key in cfg if key not in skipped}
-
-
-def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
-    r"""Returns the hash of all in a config that changes its result, and of the version of this package.
-
-    Arguments:
-        cfg: The config.
-        besides: Further keys that are left out.
-    """
-
-    text = json.dumps([__version__, resolved(cfg, (*EXECUTION, *besides))], sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def fingerprint(settings: str, content: Mapping[str, str]) -> str:
-    r"""Returns what identifies a job: its settings, and the content of all that they name.
-
-    Arguments:
-        settings: The hash of its settings.
-        content: The hashes of its task, candidates and metrics. Without any, nothing is known about the job, and what
-            was done before is not relied on: the fingerprint is empty.
-    """
-
-    text = json.dumps([settings, dict(content)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16] if content else ""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from joblib import Parallel, delayed
 
-from ..cli.config import Asked
+from ..config import Asked
 from ..errors import RunError, UsageError
 from ..metric import Metric, Scores
 from ..metrics import choose_metrics

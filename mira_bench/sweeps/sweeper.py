@@ -31,26 +31,13 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from ..adapters.reads import changed, hash_file, listening
-from ..cli.config import prepare as prepare_run
-from ..cli.dry import dry_sweep
+from ..config import fingerprint, hash_settings
+from ..config import prepare as prepare_run
 from ..errors import UsageError
-from ..report.outputs import clear, clear_collected, read_facts
+from ..report.outputs import clear, clear_collected, read_facts, write_json
 from ..runner.progress import watched
-from .jobs import (
-    JOB,
-    SWEEP,
-    Job,
-    Kind,
-    commands,
-    expected_contents,
-    expected_jobs,
-    fingerprint,
-    hash_settings,
-    key_of,
-    lasting,
-    read_job,
-    write_json,
-)
+from .dry import dry_sweep
+from .jobs import JOB, SWEEP, Job, Kind, commands, expected_contents, expected_jobs, key_of, lasting, read_job
 from .watch import Overview
 
 if TYPE_CHECKING:

@@ -14,9 +14,10 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from mira_bench.cli.command import main
-from mira_bench.ranking.leaderboard import leaderboard
+from mira_bench.config import fingerprint
+from mira_bench.report.outputs import write_json
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare
-from mira_bench.sweeps.jobs import fingerprint, write_json
+from mira_bench.sweeps.leaderboard import leaderboard
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
 SMALL = [*SIZES, "metrics=[mira,energy]", "controls=false"]

@@ -7,16 +7,16 @@ import pytest
 
 import mira_bench as mb
 from mira_bench.cli.command import main
-from mira_bench.cli.config import Asked
+from mira_bench.config import Asked
 from mira_bench.metric import Scores
 from mira_bench.metrics.energy import Box, prior_energy
-from mira_bench.ranking.leaderboard import leaderboard
 from mira_bench.ranking.tiers import Standing, rank
 from mira_bench.ranking.trainings import methods
 from mira_bench.ranks.scaling import Scaling
 from mira_bench.runner.plan import Settings
 from mira_bench.runner.run import perform
 from mira_bench.sweeps.collect import collect_runs, compare
+from mira_bench.sweeps.leaderboard import leaderboard
 from mira_bench.sweeps.study import _winners
 
 TIERS = ("mira", "calibration", "energy")

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..adapters.identity import describe
+from ..config import Asked, asked
 from ..errors import RunError
 from ..runner.cost import Estimate, estimate
 from ..runner.plan import Plan
-from ..sweeps.jobs import Kind
-from .config import Asked, asked
+from .jobs import Kind
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -1,24 +1,32 @@
 r"""From a config to the objects that it describes, with a sentence for what cannot be."""
 
-__all__ = ["Asked", "Prepared", "asked", "check_files", "files", "identify_files", "make", "prepare", "settle"]
+__all__ = [
+    "EXECUTION", "Asked", "Prepared", "asked", "check_files", "files", "fingerprint", "hash_settings", "identify_files",
+    "make", "prepare", "settle",
+]  # fmt: skip
 
 import dataclasses
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import UsageError
-from ..moved import new_path
-from ..sweeps.jobs import fingerprint, hash_settings
+from ._version import __version__
+from .errors import UsageError
+from .moved import new_path
+from .report.outputs import resolved
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-    from ..adapters.files import Files
-    from ..metric import Metric
-    from ..runner.plan import Plan, Settings
+    from .adapters.files import Files
+    from .metric import Metric
+    from .runner.plan import Plan, Settings
+
+# How a run is carried out: these keys do not change its result.
+EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
 
 DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
 
@@ -42,12 +50,12 @@ SAMPLING = (
 
 def settle(cfg: "DictConfig") -> None:
     r"""Puts values in place of what stands for them: the number of cores for `workers=auto`, the default metrics."""
-    from ..metrics import DEFAULT
+    from .metrics import DEFAULT
 
     if cfg.metrics is None:
         cfg.metrics = list(DEFAULT)
     if cfg.workers == "auto":
-        from ..ranks.kernel import available_threads
+        from .ranks.kernel import available_threads
 
         cfg.workers = available_threads()
 
@@ -125,7 +133,7 @@ def _metrics(cfg: "DictConfig") -> dict[str, Any]:
 
 def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     r"""Makes the candidates that are asked for: the task's own, those of every task, and `file.py:name`."""
-    from ..inference.given import FileCandidate
+    from .inference.given import FileCandidate
 
     own = _by_name("task.candidates", cfg.task.get("candidates") or {})
     existing = [*own, *(str(name) for name in cfg.candidate if name not in own)]
@@ -153,8 +161,8 @@ def asked(cfg: "DictConfig", task_name: str) -> Asked:
     r"""Makes what a config describes."""
     from omegaconf import OmegaConf
 
-    from ..runner.plan import Settings
-    from ..views import with_views
+    from .runner.plan import Settings
+    from .views import with_views
 
     missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
     if missing:
@@ -243,7 +251,7 @@ def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, else
     given, plan = _checked(cfg, task_name, elsewhere)
     plans = {"": plan}
     if cfg.study is not None:
-        from ..sweeps.study import distinct
+        from .sweeps.study import distinct
 
         plans |= {label: _checked(one, name, elsewhere)[1] for label, one, name in distinct(cfg, task_name)}
     content = {f"{key} {label}".strip(): one for label, p in plans.items() for key, one in p.identity.hashes.items()}
@@ -255,7 +263,7 @@ def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, else
 
 
 def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked, Plan]":
-    from ..runner.plan import Plan
+    from .runner.plan import Plan
 
     given = asked(cfg, task_name)
     if not elsewhere:
@@ -268,7 +276,7 @@ def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked
 
 def _texts(plans: "Iterable[Plan]", hashes: Mapping[str, str]) -> dict[str, bytes]:
     r"""The texts of the user's code: of a file that was run as it was then, else as it is if nobody edited it since."""
-    from ..adapters.source import Source
+    from .adapters.source import Source
 
     texts: dict[str, bytes] = {}
     for plan in plans:
@@ -294,10 +302,10 @@ def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dic
     A file that is not there is for the run to complain about.
     """
 
-    from ..adapters.formats import split_source
-    from ..adapters.identity import describe
-    from ..adapters.reads import hash_file
-    from ..runner.plan import short_hash
+    from .adapters.formats import split_source
+    from .adapters.identity import describe
+    from .adapters.reads import hash_file
+    from .runner.plan import short_hash
 
     hashes: dict[str, str] = {}
 
@@ -318,3 +326,28 @@ def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dic
     content |= {f"candidate:{name}": short_hash(read(source)) for name, source in found.candidates.items()}
     described = {name: describe(one) | {"version": one.version} for name, one in metrics.items()}
     return content | {f"metric:{name}": short_hash(one) for name, one in described.items()}, hashes
+
+
+def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
+    r"""Returns the hash of all in a config that changes its result, and of the version of this package.
+
+    Arguments:
+        cfg: The config.
+        besides: Further keys that are left out.
+    """
+
+    text = json.dumps([__version__, resolved(cfg, (*EXECUTION, *besides))], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def fingerprint(settings: str, content: Mapping[str, str]) -> str:
+    r"""Returns what identifies a job: its settings, and the content of all that they name.
+
+    Arguments:
+        settings: The hash of its settings.
+        content: The hashes of its task, candidates and metrics. Without any, nothing is known about the job, and what
+            was done before is not relied on: the fingerprint is empty.
+    """
+
+    text = json.dumps([settings, dict(content)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16] if content else ""

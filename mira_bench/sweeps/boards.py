@@ -11,8 +11,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from ..ranking.leaderboard import CONFIDENCE, FEW, MARK, few_seeds
-from .figures import BAD, COLORS, QUIET
+from ..report.figures import BAD, COLORS, QUIET
+from .leaderboard import CONFIDENCE, FEW, MARK, few_seeds
 
 LONGEST = 62  # characters of a reason that fit into a panel
 SCORES = {"mira": "MIRA", "energy": "energy score (smaller is better)"}

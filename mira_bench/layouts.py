@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..arrays import Array, OnDisk, as_array, as_host, flat
-from ..errors import UsageError
+from .arrays import Array, OnDisk, as_array, as_host, flat
+from .errors import UsageError
 
 LAYOUTS = ("LSd", "SLd")
 LEVEL = 1e-4  # how often samples in the right layout, independent of each other, would be refused

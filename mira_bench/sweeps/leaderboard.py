@@ -28,10 +28,10 @@ import pandas as pd
 from scipy import stats
 
 from ..metrics.calibration import LEVEL
+from ..ranking.tiers import order_key, tie_words
 from ..statistics import farther_pvalue, mean_stderr, paired_pvalue
 from ..streams import generator
-from ..sweeps.collect import Collected, Comparable
-from .tiers import order_key, tie_words
+from .collect import Collected, Comparable
 
 CONFIDENCE = 0.95
 MARK = "†"

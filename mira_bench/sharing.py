@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Array, as_host
-from ..errors import UsageError
+from .arrays import Array, as_host
+from .errors import UsageError
 
 CHANCE = 1e-6  # sets that are equal by chance are expected less often than so
 FEW_TRUTHS = 10  # with fewer distinct ones, all may occur equally often by chance

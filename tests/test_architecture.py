@@ -1,0 +1,124 @@
+r"""Rooms with walls: an import never goes upwards, and nothing is imported in a circle."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mira_bench as mb
+
+PACKAGE = Path(mb.__file__).parent
+
+# From the ground up. A room knows those below it.
+FLOORS = (
+    {"_version", "errors", "moved"},
+    {"arrays", "statistics", "streams"},
+    {"diagnostics", "layouts", "sharing"},
+    {"ranks"},
+    {"candidate", "fiducials"},
+    {"metric", "task"},
+    {"views", "metrics"},
+    {"adapters"},
+    {"inference"},
+    {"ranking"},
+    {"report"},
+    {"result"},
+    {"runner"},
+    {"config"},
+    {"sweeps"},
+    {"paper"},
+    {"cli"},
+    {"", "__main__"},  # the package itself
+)
+LEVEL = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
+
+# What is imported when it is used, in a function, although it is above.
+UPWARDS = {
+    ("task", "adapters"),  # Task.from_simulator
+    ("adapters", "runner"),  # Files.score
+    ("config", "sweeps"),  # a study is made of several configs
+    ("report", "result"),
+}
+
+
+def name_of(path):
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py")) if "tasks" not in path.parts}
+
+
+def room_of(module):
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports(module, path):
+    r"""Yields what a module imports of this package, and whether that is when it is imported itself."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+
+    def visit(node, inner):
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.ImportFrom) and child.level:
+                base = package.split(".")[: len(package.split(".")) - child.level + 1]
+                target = ".".join([*base, *([child.module] if child.module else [])])
+                for alias in child.names:
+                    full = f"{target}.{alias.name}"
+                    yield full if full in MODULES else target, not inner
+            yield from visit(child, inner or isinstance(child, ast.FunctionDef | ast.Lambda))
+
+    yield from visit(ast.parse(path.read_text(encoding="utf-8")), False)
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(module) for module in MODULES} == set(LEVEL) | {"tasks", "configs"} - {"tasks", "configs"}
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_import_goes_upwards(module):
+    here = room_of(module)
+    for target, at_once in imports(module, MODULES[module]):
+        there = room_of(target)
+        if there == here or LEVEL[there] < LEVEL[here]:
+            continue
+        assert not at_once, f"{module} imports {target}, which is above it"
+        assert (here, there) in UPWARDS, f"{module} imports {target} in a function, and nobody knows of it"
+
+
+def test_no_circle():
+    graph = {module: {t for t, at_once in imports(module, path) if at_once} for module, path in MODULES.items()}
+    done, open_ = set(), []
+
+    def visit(module):
+        assert module not in open_, f"a circle: {' -> '.join([*open_[open_.index(module) :], module])}"
+        if module in done or module not in graph:
+            return
+        open_.append(module)
+        for target in graph[module]:
+            visit(target)
+        open_.pop()
+        done.add(module)
+
+    for module in graph:
+        visit(module)
+
+
+def test_the_private_parts_of_hydra_are_used_in_one_place():
+    users = [m for m, path in MODULES.items() if "hydra._internal" in path.read_text(encoding="utf-8")]
+    assert users == ["mira_bench.sweeps.sweeper"]
+    import hydra
+
+    assert hydra.__version__.startswith("1.3."), "look whether hydra._internal is still what sweeper.py takes it for"
+
+
+def test_what_the_package_shows():
+    assert set(dir(mb)) == set(mb.__all__)
+    for name in mb.__all__:
+        assert getattr(mb, name) is not None
+    # No function hides a module of the same name.
+    code = "import sys, mira_bench as mb; print([n for n in mb.__all__ if f'mira_bench.{n}' in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
