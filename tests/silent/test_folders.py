@@ -335,12 +335,11 @@ def test_score_keeps_the_hashes_of_its_files(files):
 
 
 @dataclass(frozen=True)
-class Bad:
+class Bad(mb.Metric):
     r"""A metric of a user that fails in one way or another."""
 
     how: str
     name = "bad"
-    version = 1
 
     def observe(self, block):
         if self.how == "observe":

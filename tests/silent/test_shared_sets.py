@@ -91,7 +91,7 @@ def test_copies_on_disk_are_found_in_blocks(toy, tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     y, own, shared = toy
     reference = mb.score(y, {"own": own, "shared": shared})
-    monkeypatch.setattr(sys.modules["mira_bench.score"], "BLOCK_ENTRIES", 9 * S * 2)
+    monkeypatch.setattr(sys.modules["mira_bench.runner.score"], "BLOCK_ENTRIES", 9 * S * 2)
     blocks = mb.score(y, {"own": own, "shared": shared})
     np.save(tmp_path / "y.npy", y)
     np.save(tmp_path / "own.npy", own)
