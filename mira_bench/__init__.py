@@ -59,57 +59,99 @@ __all__ = [
     "wasserstein",
 ]
 
+from importlib import import_module as _import_module
 from pathlib import Path as _Path
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from ._version import __version__
 
 # In a checkout `tasks` and `configs` stand at the top for people to see; in a wheel they are inside the package.
 if not (_Path(__file__).parent / "tasks").is_dir():
     __path__.append(str(_Path(__file__).parent.parent))
 
-from ._version import __version__
-from .adapters.posterior import draw
-from .candidate import Candidate, Draws, Posterior
-from .diagnostics import effective_samples
-from .errors import RunError, UsageError
-from .fiducials import Fiducials
-from .metric import Block, Metric, Scores
-from .metrics import (
-    C2st,
-    Calibration,
-    Convergence,
-    Energy,
-    Evidence,
-    Hpd,
-    Lc2st,
-    Mira,
-    Mmd,
-    Pqmass,
-    Sbc,
-    SlicedWasserstein,
-    Sufficient,
-    Tarp,
-    TwoSampleResult,
-    Wasserstein,
-    c2st,
-    energy_score,
-    hpd_coverage,
-    lc2st,
-    log_bayes_factor,
-    mira,
-    mira_sufficient,
-    mmd,
-    pqmass,
-    sbc,
-    sliced_wasserstein,
-    tarp,
-    wasserstein,
-)
-from .metrics.mira import theory
-from .ranking.power import plan
-from .ranking.tiers import rank
-from .result import Result
-from .runner.run import run
-from .runner.score import score
-from .task import Task
+if _TYPE_CHECKING:
+    from .adapters.posterior import draw
+    from .candidate import Candidate, Draws, Posterior
+    from .diagnostics import effective_samples
+    from .errors import RunError, UsageError
+    from .fiducials import Fiducials
+    from .metric import Block, Metric, Scores
+    from .metrics import (
+        C2st,
+        Calibration,
+        Convergence,
+        Energy,
+        Evidence,
+        Hpd,
+        Lc2st,
+        Mira,
+        Mmd,
+        Pqmass,
+        Sbc,
+        SlicedWasserstein,
+        Sufficient,
+        Tarp,
+        TwoSampleResult,
+        Wasserstein,
+        c2st,
+        energy_score,
+        hpd_coverage,
+        lc2st,
+        log_bayes_factor,
+        mira,
+        mira_sufficient,
+        mmd,
+        pqmass,
+        sbc,
+        sliced_wasserstein,
+        tarp,
+        wasserstein,
+    )
+    from .metrics.mira import theory
+    from .ranking.power import plan
+    from .ranking.tiers import rank
+    from .result import Result
+    from .runner.run import run
+    from .runner.score import score
+    from .task import Task
+
+# Names are imported when they are first used: whoever asks for --help does not wait for libraries.
+_HOMES = {
+    "adapters.posterior": "draw",
+    "candidate": "Candidate Draws Posterior",
+    "diagnostics": "effective_samples",
+    "errors": "RunError UsageError",
+    "fiducials": "Fiducials",
+    "metric": "Block Metric Scores",
+    "metrics": (
+        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd Pqmass Sbc SlicedWasserstein "
+        "Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st log_bayes_factor "
+        "mira mira_sufficient mmd pqmass sbc sliced_wasserstein tarp wasserstein"
+    ),
+    "metrics.mira": "theory",
+    "ranking.power": "plan",
+    "ranking.tiers": "rank",
+    "result": "Result",
+    "runner.run": "run",
+    "runner.score": "score",
+    "task": "Task",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> _Any:
+    if name in _HOME_OF:
+        value = getattr(_import_module(f".{_HOME_OF[name]}", __name__), name)
+        globals()[name] = value
+        return value
+    if not name.startswith("_"):
+        try:
+            return _import_module(f".{name}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name != f"{__name__}.{name}":
+                raise
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

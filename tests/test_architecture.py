@@ -122,3 +122,28 @@ def test_what_the_package_shows():
     code = "import sys, mira_bench as mb; print([n for n in mb.__all__ if f'mira_bench.{n}' in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+HEAVY = {
+    "caustics", "hydra", "joblib", "matplotlib", "numba", "numpy", "omegaconf", "ot", "pandas", "sbi", "scipy",
+    "sklearn", "torch",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "allowed"),
+    [
+        ("import mira_bench", set()),
+        ("import mira_bench.cli; mira_bench.cli.main(['--help'])", {"omegaconf"}),
+        ("import mira_bench.cli; mira_bench.cli.main(['list'])", {"omegaconf"}),
+        ("import mira_bench as mb; mb.Fiducials; mb.Task; mb.UsageError", {"numpy"}),
+        (
+            "import numpy as np, mira_bench as mb; mb.mira(np.zeros((9, 2)), np.ones((9, 4, 2))).score",
+            {"numpy", "numba", "scipy"},
+        ),
+    ],
+)
+def test_a_fast_start(code, allowed):
+    told = "import sys; print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{told}"], capture_output=True, text=True, check=True)
+    assert set(done.stderr.split()) & HEAVY <= allowed
