@@ -79,7 +79,7 @@ def _with_new_paths(node: "DictConfig") -> "DictConfig":
         if isinstance(part, DictConfig) and not part._is_none() and not part._is_missing():
             if isinstance(part.get("_target_"), str):
                 part["_target_"] = new_path(part["_target_"])
-            for key in map(str, part):
+            for key in (key for key in part if isinstance(key, str)):
                 if not OmegaConf.is_missing(part, key) and not OmegaConf.is_interpolation(part, key):
                     update(part[key])
         elif isinstance(part, ListConfig) and not part._is_none() and not part._is_missing():

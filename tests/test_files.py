@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -368,7 +369,7 @@ def test_whatever_slices_is_read_in_blocks(arrays, monkeypatch):
 
         monkeypatch.setattr(h5py.Dataset, "__getitem__", spy)
         # The function mb.score hides the module of the same name.
-        monkeypatch.setattr(sys.modules["mira_bench.runner.score"], "BLOCK_ENTRIES", 9 * S * 3)
+        monkeypatch.setattr(import_module("mira_bench.runner.score"), "BLOCK_ENTRIES", 9 * S * 3)
         result = mb.score(y, {"a": file["s"]}, metrics=METRICS)
         assert max(sizes) == 9
         same(result, mb.score(y, {"a": s}, metrics=METRICS))

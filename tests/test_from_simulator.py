@@ -16,6 +16,7 @@ from torch import distributions as td
 
 import mira_bench as mb
 from mira_bench.adapters.identity import describe
+from mira_bench.adapters.simulator import task_from_file
 from mira_bench.cli.command import main
 from mira_bench.errors import SimulationError
 from mira_bench.inference import Given, Neural
@@ -305,7 +306,7 @@ def test_a_file_end_to_end(elsewhere, capsys):
     assert "npe_mdn" in summary.index
     assert main([*SMALL, *quick, "candidates=[npe_mdn]", "dry=true"]) == 0
     assert "100 simulations" in capsys.readouterr().out
-    task = mb.simulator.task_from_file("sim.py")
+    task = task_from_file("sim.py")
     copy = pickle.loads(pickle.dumps(task))
     assert describe(copy) == describe(task)
 

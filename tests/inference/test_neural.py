@@ -10,6 +10,7 @@ from mira_bench.tasks.gaussian import Conjugate, Toy
 import mira_bench as mb
 from mira_bench.inference import Neural
 from mira_bench.inference.coordinates import Coordinates, support
+from mira_bench.runner.store import Store
 
 TASK = Conjugate()
 FAST = {"learning_rate": 5e-3, "training_batch_size": 100, "max_num_epochs": 30}
@@ -170,7 +171,7 @@ def test_a_resumed_run_and_other_workers_give_the_same_bits(tmp_path, monkeypatc
     first = mb.run(TASK, both, store=tmp_path, **settings)
     assert not first.failures
     pd.testing.assert_frame_equal(mb.run(TASK, both, workers=2, **settings).scores, first.scores, check_exact=True)
-    for entry in mb.store.Store(tmp_path).entries():
+    for entry in Store(tmp_path).entries():
         if entry.spec["kind"] != "fit":
             entry.path.unlink()
     monkeypatch.setattr(Neural, "fit", lambda *_: pytest.fail("trained again"))

@@ -1,6 +1,6 @@
 r"""Sample sets that fiducials share, and fiducials that are repeated, are found: they are not independent."""
 
-import sys
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -91,7 +91,7 @@ def test_copies_on_disk_are_found_in_blocks(toy, tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     y, own, shared = toy
     reference = mb.score(y, {"own": own, "shared": shared})
-    monkeypatch.setattr(sys.modules["mira_bench.runner.score"], "BLOCK_ENTRIES", 9 * S * 2)
+    monkeypatch.setattr(import_module("mira_bench.runner.score"), "BLOCK_ENTRIES", 9 * S * 2)
     blocks = mb.score(y, {"own": own, "shared": shared})
     np.save(tmp_path / "y.npy", y)
     np.save(tmp_path / "own.npy", own)
