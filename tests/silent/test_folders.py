@@ -21,6 +21,7 @@ from mira_bench.config import Asked
 from mira_bench.report.folder import logging_to
 from mira_bench.report.outputs import claim, clear, copy_code
 from mira_bench.runner.plan import Settings
+from mira_bench.runner.run import perform
 from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 
@@ -459,7 +460,7 @@ def test_views_are_counted_each_for_itself():
     metrics = with_views({"mira": mb.Mira(regions=5)}, ["all", "first"], Seen())
     settings = Settings(fiducials=40, samples=10, controls=False, metrics=metrics)
     rows = _pvalues(Asked(Seen(), {"a": ToyCandidate()}, settings), {"seed": 0})
-    summary = mb.run(Seen(), {"a": ToyCandidate()}, **settings).summary
+    summary = perform(Seen(), {"a": ToyCandidate()}, settings).summary
     assert [(row["metric"], row["pvalue"]) for row in rows] == [
         ("mira", summary.pvalue[0]), ("mira@first", summary.pvalue[1]),
     ]  # fmt: skip
