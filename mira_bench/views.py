@@ -107,6 +107,7 @@ class Viewed(Metric):
             scaling=self._scaling(block.scaling),
             reference=None if draw is None else lambda: view.points(draw()),
             log_prob=None,  # the density of a view is another one
+            log_likelihood=None,  # and the likelihood looks at all parameters
         )
         record: Record = self.metric.observe(seen)
         return record

@@ -1,6 +1,21 @@
-r"""One calibration p-value per candidate: the largest deviation of many features, against its exact null."""
+r"""One calibration p-value per candidate: many features of ranks in four groups, against their exact null.
 
-__all__ = ["Calibration", "CalibrationResult"]
+If a candidate is right, the truth and its samples are exchangeable given the observation, so any of them could have been
+the truth. The features of every point are known from the tables of `ranks.tables`; drawing a player per fiducial, many
+times, gives the joint null of all of them. Features are put into groups, so that the many that see correlations or the
+data do not drown the few that see widths:
+
+- balls: the MIRA score and the tilt, in random balls;
+- marginals: location and dispersion of the rank along each axis;
+- shape: products of ranks along two whitened axes, the rank of the distance from the middle, and its spread;
+- data: locations and dispersions that go with the data (or with where the posterior lies, which is the trend), and the
+  rank of the likelihood, if the task has one.
+
+A group's statistic is its largest $|z|$; the observed one and the replicates are ranked in one pool, and the smallest
+p-value over groups, divided by the group's weight, is ranked in the same pool.
+"""
+
+__all__ = ["GROUPS", "Calibration", "CalibrationResult", "Feature"]
 
 import math
 from collections.abc import Sequence
@@ -8,133 +23,224 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..arrays import as_host
+from ..arrays import as_host, flat
+from ..diagnostics import autocorrelated
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
 from ..ranks.centers import uniform_centers
-from ..ranks.players import WIDTHS, feature_names, marginal_axes, play, width_effects
-from ..ranks.scaling import Scaling
+from ..ranks.features import Feature, expand, feature_list
+from ..ranks.kernel import EUCLIDEAN, frame, one_blas_thread
+from ..ranks.scaling import Scale, Scaling
+from ..ranks.spoiled import CORRELATIONS, SHIFTS, WIDTHS, Effects, effects_of
+from ..ranks.tables import Table, marginal_axes, rank_table, tie_breaker
+from ..ranks.weights import columns_of, normal_scores, sketch
 from ..streams import generator
 
-EFFECT_FIDUCIALS = 32  # the detectable width is estimated on the first ones
 LEVEL = 0.01
 POWER = 0.9
+GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # those that are absent give theirs back
+POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
+EFFECT_FIDUCIALS = 32  # what would have been seen is estimated on the first ones
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Detectable:
+    r"""The smallest errors that nine of ten such tests would have seen at the 1 % level; NaN if not even large ones.
+
+    Arguments:
+        width: The relative error of all widths together.
+        one_width: The relative error of the width of a single parameter.
+        shift: The shift of a single parameter, in posterior standard deviations.
+        correlation: The error of the correlation of one pair of parameters; NaN if there is one parameter.
+    """
+
+    width: float
+    one_width: float
+    shift: float
+    correlation: float
 
 
 @dataclass(frozen=True)
 class CalibrationResult:
     r"""The calibration test of one candidate.
 
-    Features per fiducial: the MIRA score, the tilt $E[J/S] - 1/2$ and, per marginal, the location $u - 1/2$ of the
-    rank, its trend (the location times where the posterior lies) and its dispersion $(u - 1/2)^2$. The statistic is
-    the largest $|z|$; its null lets every point of a fiducial play the truth.
-
     Arguments:
-        observed: The features of the fiducials, centered on their null expectation, $(L, F)$.
-        variance: The null variance of the features' sums, $(F,)$.
-        null: Null draws of the features' sums, $(B, F)$.
-        effects: The mean change of the features for candidates stretched by `WIDTHS`, $(W, F)$.
-        projected: Whether the marginals are random projections, because there are too many dimensions.
+        features: What was looked at.
+        z: The deviation of every feature in null standard deviations, $(F,)$.
+        largest: The largest $|z|$ of each group, in the first row of the truths, then of the replicates, $(B + 1, G)$.
+        locations: The ranks of the truths along the axes, minus their expectation, $(L, q)$.
+        fiducials: The number of fiducials.
+        projected: Whether the axes are random projections, because there are too many dimensions.
+        effects: What errors of known sizes do to the features, in standard deviations per fiducial.
+        columns: What the columns of the data stand for.
+        fixed: The axes along which all points of every set are equal.
+        notes: What a reader must know.
     """
 
-    observed: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    null: NDArray[np.float64]
-    effects: NDArray[np.float64]
+    features: Sequence[Feature]
+    z: Floats
+    largest: Floats
+    locations: Floats
+    fiducials: int
     projected: bool = False
+    effects: Effects | None = None
+    columns: Sequence[str] = ()
+    fixed: Sequence[int] = ()
+    notes: Sequence[str] = ()
 
     def __repr__(self) -> str:
-        return f"CalibrationResult(pvalue={self.pvalue:.3g}, fiducials={len(self.observed)})"
-
-    @property
-    def names(self) -> list[tuple[str, int]]:
-        r"""Kind and marginal of every feature."""
-        return feature_names((self.observed.shape[1] - 2) // 3)
-
-    def _standard(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        # A feature that cannot vary (a single sample, one region of one tie) says nothing.
-        sd = np.sqrt(self.variance)
-        known = np.divide(sums, sd, out=np.zeros_like(sums), where=sd > 1e-9 * len(self.observed))
-        return np.asarray(known)
+        return f"CalibrationResult(pvalue={self.pvalue:.3g}, fiducials={self.fiducials})"
 
     @cached_property
-    def z(self) -> NDArray[np.float64]:
-        r"""The deviation of every feature in null standard deviations, $(F,)$."""
-        return self._standard(self.observed.sum(axis=0))
+    def groups(self) -> dict[str, float]:
+        r"""The groups that have features, with their weights, which sum to one."""
+        present = {f.group for f in self.features}
+        total = sum(weight for name, weight in GROUPS.items() if name in present)
+        return {name: weight / total for name, weight in GROUPS.items() if name in present}
 
     @cached_property
-    def _null_largest(self) -> NDArray[np.float64]:
-        return np.abs(self._standard(self.null)).max(axis=1)
+    def _pool(self) -> Floats:
+        r"""The p-value of every row within every group, $(B + 1, G)$."""
+        rows = len(self.largest)
+        ordered = np.sort(self.largest, axis=0)
+        out = np.empty_like(self.largest)
+        for g in range(out.shape[1]):
+            out[:, g] = 1 - np.searchsorted(ordered[:, g], self.largest[:, g] * (1 - 1e-9)) / rows
+        return out
+
+    @cached_property
+    def group_pvalues(self) -> dict[str, float]:
+        r"""The p-value of each group by itself."""
+        return dict(zip(self.groups, self._pool[0].tolist(), strict=True))
 
     @cached_property
     def pvalue(self) -> float:
-        r"""The p-value of the largest deviation. Its smallest value is one over the number of null draws."""
-        largest = np.abs(self.z).max()
-        extreme = np.count_nonzero(self._null_largest >= largest * (1 - 1e-9))
-        return (1 + int(extreme)) / (1 + len(self.null))
+        r"""The p-value of all groups together. Its smallest value is one over the number of rows in the pool."""
+        if not self.groups:
+            return 1.0
+        smallest = (self._pool / np.array(list(self.groups.values()))).min(axis=1)
+        return float(np.mean(smallest <= smallest[0] * (1 + 1e-9)))
+
+    @cached_property
+    def critical(self) -> dict[str, float]:
+        r"""The $|z|$ beyond which each group would speak by itself."""
+        values = {}
+        for g, (name, weight) in enumerate(self.groups.items()):
+            values[name] = float(np.quantile(self.largest[1:, g], 1 - LEVEL * weight))
+        return values
+
+    @cached_property
+    def order(self) -> list[int]:
+        r"""The features, those that speak loudest first: by $|z|$ in units of what their group needs to speak."""
+        loud = [abs(z) / max(self.critical[f.group], 1e-9) for f, z in zip(self.features, self.z, strict=True)]
+        return sorted(range(len(loud)), key=lambda i: -loud[i])
 
     @property
-    def spoke(self) -> tuple[str, int, float]:
-        r"""The feature that deviates most: its kind, its marginal and its z."""
-        worst = int(np.abs(self.z).argmax())
-        return (*self.names[worst], float(self.z[worst]))
+    def spoke(self) -> tuple[Feature, float]:
+        r"""The feature that deviates most, and its z."""
+        return self.features[self.order[0]], float(self.z[self.order[0]])
 
-    def where(self, marginal: int, names: list[str] | None = None) -> str:
-        r"""Names a marginal: the parameter, or the number of the random projection."""
-        if self.projected:
-            return f"projection {marginal}"
-        return f"dimension {marginal}" if names is None else names[marginal]
+    def speaks(self, feature: Feature) -> bool:
+        r"""Whether a feature deviates by more than its group needs."""
+        return bool(abs(self.z[self.features.index(feature)]) > self.critical[feature.group])
 
-    def worst(self, *kinds: str) -> tuple[float, int]:
-        r"""Returns the largest deviation (with its sign) among kinds of features, and its marginal."""
-        rows = [i for i, (kind, _) in enumerate(self.names) if kind in kinds]
+    def worst(self, *kinds: str) -> tuple[Feature, float] | None:
+        r"""Returns the feature of some kinds that deviates most, and its z; none if there is no such feature."""
+        rows = [i for i, f in enumerate(self.features) if f.kind in kinds]
+        if not rows:
+            return None
         row = max(rows, key=lambda i: abs(self.z[i]))
-        return float(self.z[row]), self.names[row][1]
+        return self.features[row], float(self.z[row])
+
+    def where(self, axis: int, names: Sequence[str] | None = None) -> str:
+        r"""Names an axis: the parameter, or the number of the random projection."""
+        if self.projected:
+            return f"projection {axis}"
+        return f"dimension {axis}" if names is None else names[axis]
+
+    def label(self, feature: Feature, names: Sequence[str] | None = None) -> str:
+        r"""Says what a feature is, with the names of parameters and data."""
+        of = " and ".join(self.where(axis, names) for axis in feature.axes)
+        text = f"{feature.kind} of {of}" if of else feature.kind
+        return text if feature.column < 0 else f"{text} against {self.columns[feature.column]}"
 
     def shift(self) -> tuple[float, float, int]:
-        r"""Tests for a signed shift: the locations and their trends, each with its own spread.
+        r"""Tests for a signed shift: the locations, each with its own spread.
 
         A candidate of the wrong width has ranks of another variance than the null's, so that locations deviate by
         chance; this test does not take that for a shift.
 
         Returns:
-            The p-value corrected for all of them, the effect (mean over standard deviation), and its marginal.
+            The p-value corrected for all of them, the effect (mean over standard deviation), and its axis.
         """
-        rows = [i for i, (kind, _) in enumerate(self.names) if kind in ("location", "trend")]
-        count = len(self.observed)
-        if not rows or count < 3:
+        count = len(self.locations)
+        if self.locations.shape[1] == 0 or count < 3:
             return 1.0, 0.0, -1
-        values = self.observed[:, rows]
-        spread = values.std(axis=0, ddof=1)
+        spread = self.locations.std(axis=0, ddof=1)
         spread[spread == 0] = np.inf
-        t = values.mean(axis=0) / spread * math.sqrt(count)
+        t = self.locations.mean(axis=0) / spread * math.sqrt(count)
         worst = int(np.abs(t).argmax())
-        p = min(1.0, float(2 * stats.t.sf(abs(t[worst]), count - 1)) * len(rows))
-        return p, float(values[:, worst].mean() / spread[worst]), self.names[rows[worst]][1]
+        p = min(1.0, float(2 * stats.t.sf(abs(t[worst]), count - 1)) * len(t))
+        return p, float(self.locations[:, worst].mean() / spread[worst]), worst
 
     @cached_property
-    def detectable_width(self) -> float:
-        r"""The smallest relative error of the width that 9 of 10 such tests would have seen at the 1 % level.
+    def detectable(self) -> Detectable:
+        r"""The smallest errors that would have been seen; see `Detectable`."""
+        if self.effects is None:
+            return Detectable(math.nan, math.nan, math.nan, math.nan)
+        root = math.sqrt(self.fiducials)
+        need = {name: value + stats.norm.ppf(POWER) for name, value in self.critical.items()}
 
-        NaN if not even the largest error tried (half or twice the width) would have been seen.
-        """
-        critical = np.quantile(self._null_largest, 1 - LEVEL) + stats.norm.ppf(POWER)
-        count = len(self.observed)
-        per_fiducial = np.sqrt(self.variance / count)
-        shift = np.divide(self.effects, per_fiducial, out=np.zeros_like(self.effects), where=per_fiducial > 1e-12)
-        seen = np.abs(shift).max(axis=1) * math.sqrt(count)
-        found = []
-        for side in (WIDTHS < 1, WIDTHS > 1):
-            error = np.abs(np.log(WIDTHS[side]))
-            order = np.argsort(error)
-            power = np.maximum.accumulate(np.concatenate([[0.0], seen[side][order]]))
-            if power[-1] < critical:
-                return math.nan
-            found.append(np.interp(critical, power, np.concatenate([[0.0], error[order]])))
-        return float(math.exp(max(found)) - 1)
+        def smallest(sizes: Floats, strength: Floats, group: str) -> float:
+            # Sizes are errors on either side; both must be seen.
+            found = []
+            for side in (sizes < 0, sizes > 0):
+                size = np.abs(sizes[side])
+                order = np.argsort(size)
+                power = np.maximum.accumulate(np.concatenate([[0.0], root * strength[side][order]]))
+                if power[-1] < need[group]:
+                    return math.nan
+                found.append(float(np.interp(need[group], power, np.concatenate([[0.0], size[order]]))))
+            return max(found)
+
+        e = self.effects
+        together = {"balls": e.balls, "marginals": e.dispersion.max(axis=1), "shape": e.radius}
+        widths = [smallest(np.log(WIDTHS), together[g], g) for g in together if g in self.groups]
+        one = smallest(np.log(WIDTHS), e.dispersion.min(axis=1), "marginals") if e.dispersion.size else math.nan
+        pair = smallest(CORRELATIONS, e.pair, "shape") if "shape" in self.groups else math.nan
+        return Detectable(
+            math.expm1(np.nanmin(widths)) if not np.isnan(widths).all() else math.nan,
+            math.expm1(one),
+            smallest(SHIFTS, e.location.min(axis=1), "marginals") if e.location.size else math.nan,
+            pair,
+        )
+
+
+@njit(nogil=True, cache=True)
+def _add_players(table: NDArray, players: NDArray, sums: NDArray) -> None:
+    rows, count = players.shape
+    for b in range(rows):
+        for n in range(count):
+            for f in range(table.shape[1]):
+                sums[b, f] += table[players[b, n], f]
+
+
+def _draw_players(rng: np.random.Generator, points: int, truths: int, replicates: int) -> NDArray[np.int64]:
+    r"""The truths (the first points) in the first row, then random points in their place, without replacement."""
+    out = np.empty((replicates + 1, truths), np.int64)
+    out[0] = np.arange(truths)
+    if truths == 1:
+        out[1:] = rng.integers(0, points, size=(replicates, 1))
+    else:
+        for row in out[1:]:
+            row[:] = rng.permutation(points)[:truths]
+    return out
 
 
 @dataclass(frozen=True)
@@ -142,79 +248,164 @@ class Calibration(Metric):
     r"""The calibration test as a metric of the runner.
 
     Arguments:
-        regions: The number of regions per fiducial. The test sorts all points for each of them, and gains little
+        regions: The number of random balls per fiducial. The test sorts all points for each of them, and gains little
             from more.
         normalize: The scale of the distances.
         replicates: The number of null draws.
+        data: Whether the features that go with the data are tested, if there are any data.
     """
 
     regions: int = 32
     normalize: str = "auto"
-    replicates: int = 999
+    replicates: int = 1999
+    data: bool = True
 
     name = "calibration"
+    version = 2
 
     def depends_on(self, context: Context) -> Sequence[NDArray]:
-        # Without a range of the task, trends are relative to all truths.
-        return context.everything if context.bounds is None else context.behind(self.normalize)
+        return context.behind(self.normalize)
 
     def observe(self, block: Block) -> Record:
-        if block.groups is not None:
-            raise UsageError("fiducials share a sample set, and the test takes them for independent")
-        y, values, index = block.truths, block.samples, block.index
-        dim = y.shape[1]
+        count = block.samples.shape[1]
+        chosen, effective = _chosen(block)
+        dim = block.truths.shape[1]
         axes = marginal_axes(dim, block.seed)
-        ruler = block.scale(self.normalize)
         centers = uniform_centers(block.seed, self.regions, dim)
-        result = play(
-            y, values, ruler, centers, axes=axes, trend=_trend(block, axes),
-            seed=block.seed, index=index, replicates=self.replicates,
-        )  # fmt: skip
-        effects = np.zeros((len(WIDTHS), result.observed.shape[1]))
-        chosen = np.flatnonzero(index < EFFECT_FIDUCIALS)
-        if values.shape[1] > 2:
-            for l in chosen:
-                low, width = (rows[0] for rows in ruler.rows(slice(l, l + 1)))
-                rng = generator(block.seed, "width effects", int(index[l]))
-                scaled = (as_host(values[l]) - low) / width
-                effects += width_effects(scaled, centers.draw(index[l : l + 1])[0], axes, rng)
-        return {
-            "observed": result.observed,
-            "variance": result.variance.sum(axis=0),
-            "null": result.null,
-            "effects": effects,
-            "effects_count": np.array(len(chosen)),
+        ruler = block.scale(self.normalize)
+        likelihood = block.log_likelihood() if block.log_likelihood is not None and self.data else None
+        tables: list[Table] = []
+        places: list[Floats] = []
+        sets = _sets(block)
+        effects: list[Effects] = []
+        with one_blas_thread():
+            for rows in sets:
+                first = int(block.index[rows[0]])
+                samples = as_host(block.samples[rows[0]])[chosen]
+                scale, row = ruler, int(rows[0])
+                if len(rows) > 1:
+                    # The scale must not know which of the points are truths.
+                    pool = np.concatenate([block.truths[rows], samples])
+                    low, width = pool.min(axis=0), np.ptp(pool, axis=0)
+                    scale, row = Scale("joint", low[None], np.where(width > 0, width, 1.0)[None]), 0
+                truth = block.truths[rows[0]]
+                inside = np.concatenate([block.truths[rows[1:]], samples])
+                places.append(axes @ ((truth + inside.sum(axis=0)) / (1 + len(inside))))
+                points, around = frame(truth, inside, scale, row, centers, block.index[rows[:1]], EUCLIDEAN)
+                likely = None
+                if likelihood is not None and len(rows) == 1:
+                    likely = likelihood[rows[0], np.concatenate([[0], 1 + chosen])]
+                rng = tie_breaker(block.seed, first)
+                tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
+                if first < EFFECT_FIDUCIALS and len(samples) > 3:
+                    rng = generator(block.seed, "effects", first)
+                    effects.append(effects_of(points[len(rows) :], around, axes, rng))
+        record: Record = {
+            "ranks": np.concatenate([_small(t.ranks) for t in tables]),
+            "balls": np.concatenate([t.balls for t in tables]),
+            "place": np.stack(places),
+            "points": np.array([len(t.ranks) for t in tables]),
+            "truths": np.array([len(rows) for rows in sets]),
             "projected": np.array(len(axes) < dim),
+            "likelihood": np.array(likelihood is not None and all(len(rows) == 1 for rows in sets)),
+            "seed": np.array(block.seed),
+            "thinned": np.array([count, effective]),
         }
+        if self.data and block.x is not None and _same_data(block, sets):
+            record |= sketch(block.x[[int(rows[0]) for rows in sets]])
+        return record | Effects.keep(effects)
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        total = {key: np.sum([r[key] for r in records], axis=0) for key in ("variance", "null", "effects")}
-        count = sum(int(r["effects_count"]) for r in records)
-        result = CalibrationResult(
-            np.concatenate([r["observed"] for r in records]),
-            total["variance"],
-            total["null"],
-            total["effects"] / max(count, 1),
-            bool(records[0]["projected"]),
-        )
-        kind, marginal, z = result.spoke
-        where = f" of {result.where(marginal)}" if marginal >= 0 else ""
-        return Scores(
-            score=abs(z),
-            pvalue=result.pvalue,
-            note=f"largest |z| of {len(result.z)} features: {kind}{where}, z = {z:+.1f}",
-            result=result,
-        )
+        result = self._test(records)
+        spoke, z = result.spoke if result.features else (None, 0.0)
+        note = f"largest |z| of {len(result.features)} features in {len(result.groups)} groups"
+        if spoke is not None:
+            note += f": {result.label(spoke)}, z = {z:+.1f}"
+        note = "; ".join([note, *result.notes])
+        return Scores(score=abs(z), pvalue=result.pvalue, note=note, result=result)
+
+    def _test(self, records: list[Record]) -> CalibrationResult:
+        ranks, balls, place = (_joined(records, key) for key in ("ranks", "balls", "place"))
+        points, truths = (_joined(records, key) for key in ("points", "truths"))
+        likelihood = all(bool(r["likelihood"]) for r in records)
+        weights, columns = columns_of(records)
+        axes = place.shape[1]
+        features = feature_list(axes, len(columns), likelihood)
+        standing = normal_scores(place)
+        rng = generator(int(records[0]["seed"]), "replicates")
+        sums = np.zeros((self.replicates + 1, len(features)))
+        variance = np.zeros(len(features))
+        locations = np.empty((int(truths.sum()), axes))
+        moving = np.zeros(axes, bool)
+        start = at = 0
+        for i, (size, own) in enumerate(zip(points, truths, strict=True)):
+            rows = slice(start, start + size)
+            table = expand(ranks[rows], balls[rows], standing[i], weights[i], likelihood)
+            table -= table.mean(axis=0)
+            variance += table.var(axis=0) * own * (size - own) / max(size - 1, 1)
+            _add_players(table, _draw_players(rng, int(size), int(own), self.replicates), sums)
+            locations[at : at + own] = (ranks[start : start + own, :axes] / 2 + 0.5) / size - 0.5
+            moving |= np.ptp(ranks[rows, :axes].astype(np.int64), axis=0) > 0
+            start, at = start + size, at + own
+        # A feature that cannot vary (a fixed parameter, a single sample, one region of one tie) says nothing.
+        known = np.flatnonzero(variance > 1e-12 * len(points))
+        z = sums[:, known] / np.sqrt(variance[known])
+        kept = [features[i] for i in known]
+        present = [group for group in GROUPS if any(f.group == group for f in kept)]
+        largest = np.empty((len(z), len(present)))
+        for g, group in enumerate(present):
+            largest[:, g] = np.abs(z[:, [i for i, f in enumerate(kept) if f.group == group]]).max(axis=1)
+        index = {f: np.sqrt(variance[i] / truths.sum()) for i, f in enumerate(features)}
+        return CalibrationResult(
+            kept, z[0], largest, locations, int(truths.sum()), bool(records[0]["projected"]),
+            Effects.of(records, index) if not (truths > 1).any() else None,
+            columns, np.flatnonzero(~moving).tolist(), _notes(records),
+        )  # fmt: skip
 
 
-def _trend(block: Block, axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Where the points of each fiducial lie along the axes, from about -1 to 1 over the prior: (L, q).
+def _joined(records: list[Record], key: str) -> NDArray:
+    return np.concatenate([r[key] for r in records])
 
-    The mean is over samples and truth alike, so that it does not know which of the points is the truth.
-    """
-    name = "task" if block.scaling.task is not None else "truths"
-    ruler = block.scaling.scale(name, block.samples, block.index)
+
+def _small(ranks: NDArray[np.uint32]) -> NDArray:
+    return ranks.astype(np.uint16) if 2 * len(ranks) < 2**16 else ranks
+
+
+def _chosen(block: Block) -> tuple[NDArray[np.intp], int]:
+    r"""The samples that are ranked: evenly spaced, as many as are worth it; and how many are effective."""
     count = block.samples.shape[1]
-    sums = np.stack([as_host(s).sum(axis=0) for s in block.samples])
-    mean = (sums + block.truths) / (count + 1)
-    return np.asarray((2 * (mean - ruler.low) / ruler.width - 1) @ axes.T)
+    few = np.unique(np.linspace(0, len(block.truths) - 1, 8).astype(int))
+    effective = None if len(block.truths) == 0 else autocorrelated(block.samples[few])
+    # Evenly spaced draws of a chain are all but independent if they are half as many as the effective ones.
+    most = count if effective is None else max(2, int(effective / 2))
+    keep = min(count, most, POINTS - 1)
+    return np.arange(keep) * count // keep, keep if effective is not None else count
+
+
+def _sets(block: Block) -> list[NDArray[np.intp]]:
+    r"""The fiducials of each sample set."""
+    if block.groups is None:
+        return [np.array([l]) for l in range(len(block.truths))]
+    if len(block.truths) != len(block.scaling.truths):
+        raise UsageError("fiducials of several blocks share a sample set, and the test needs all of them at once")
+    _, first, inverse = np.unique(block.groups, return_index=True, return_inverse=True)
+    return [np.flatnonzero(inverse == g) for g in np.argsort(first)]
+
+
+def _same_data(block: Block, sets: list[NDArray[np.intp]]) -> bool:
+    r"""Whether fiducials that share samples share the data: else the samples are not given these data."""
+    if not block.conditional:
+        return False
+    x = flat(as_host(block.x), 1) if block.x is not None and any(len(rows) > 1 for rows in sets) else None
+    return x is None or all((x[rows] == x[rows[0]]).all() for rows in sets)
+
+
+def _notes(records: list[Record]) -> list[str]:
+    notes = []
+    told = [r["thinned"] for r in records]
+    count, effective = int(told[0][0]), int(min(t[1] for t in told))
+    if effective < count:
+        notes.append(f"chains are autocorrelated: {effective} of {count} samples were ranked")
+    if not all("x" in r for r in records):
+        notes.append("without data, errors that go with the data are not seen")
+    return notes

@@ -1,0 +1,106 @@
+r"""From ranks to features: numbers whose expectation is known for a perfect candidate, and moves if it is wrong.
+
+Scores of ranks are chosen for what they see: the location is the rank itself (Wilcoxon), the dispersion is the absolute
+normal score, between Mood's bounded one, which is blind to tails, and Klotz' square, which is all tails.
+"""
+
+__all__ = ["Feature", "expand", "feature_list", "scores_of"]
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Feature:
+    r"""One feature of a point among the points of its set.
+
+    Arguments:
+        group: The group that it is tested with: `"balls"`, `"marginals"`, `"shape"` or `"data"`.
+        kind: What it is.
+        axes: The axes that it looks at: none, one, or a pair.
+        column: The column of the data that it is multiplied by, or -1.
+    """
+
+    group: str
+    kind: str
+    axes: tuple[int, ...] = ()
+    column: int = -1
+
+
+def feature_list(axes: int, columns: int, likelihood: bool) -> list[Feature]:
+    r"""Returns the features in the order in which `expand` computes them.
+
+    Arguments:
+        axes: The number of marginals.
+        columns: The number of columns of the data.
+        likelihood: Whether the rank of the likelihood is known.
+    """
+
+    each, data = range(axes), range(columns)
+    found = [Feature("balls", "mira"), Feature("balls", "tilt")]
+    found += [Feature("marginals", "location", (i,)) for i in each]
+    found += [Feature("marginals", "dispersion", (i,)) for i in each]
+    if axes > 1:
+        found += [Feature("shape", "pair", (i, j)) for i in each for j in range(i + 1, axes)]
+        found += [Feature("shape", "radius"), Feature("shape", "spread of the radius")]
+    found += [Feature("data", "trend", (i,)) for i in each]
+    found += [Feature("data", "location", (i,), j) for i in each for j in data]
+    found += [Feature("data", "dispersion", (i,), j) for i in each for j in data]
+    if axes > 1:
+        found += [Feature("data", "radius", (), j) for j in data]
+    if likelihood:
+        found += [Feature("data", "likelihood"), Feature("data", "spread of the likelihood")]
+    return found
+
+
+@lru_cache(maxsize=8)
+def _lookup(points: int, axes: int) -> tuple[Floats, Floats, Floats]:
+    r"""Location, dispersion and radius of every possible value of twice a mid-rank."""
+    u = (np.arange(2 * points - 1) / 2 + 0.5) / points
+    return scores_of(u, axes)
+
+
+def scores_of(u: Floats, axes: int) -> tuple[Floats, Floats, Floats]:
+    r"""Returns the scores of relative ranks $u \in (0, 1)$: location, dispersion, and the normal law's radius."""
+
+    radius = np.sqrt(2 * special.gammaincinv(axes / 2, u))
+    return u - 0.5, np.abs(special.ndtri(u)), radius
+
+
+def expand(ranks: NDArray, balls: NDArray, place: Floats, data: Floats, likelihood: bool) -> Floats:
+    r"""Returns the features of all points of a set, $(N, F)$.
+
+    Arguments:
+        ranks: Twice the mid-ranks; see `Table`.
+        balls: The features of the balls, with shape $(N, 2)$.
+        place: Where the set lies along the axes, relative to the other sets, $(q,)$.
+        data: The data of the set, relative to the other sets, with shape $(J,)$.
+        likelihood: Whether the last column holds the ranks of the likelihood.
+    """
+
+    count, axes = len(ranks), len(place)
+    location, dispersion, radius = _lookup(count, axes)
+    marginal = ranks[:, :axes]
+    where, width = location[marginal], dispersion[marginal]
+    parts = [balls.astype(np.float64), where, width]
+    if axes > 1:
+        white, far = location[ranks[:, axes : 2 * axes]], ranks[:, 2 * axes]
+        first, second = np.triu_indices(axes, 1)
+        distance = radius[far]
+        parts += [white[:, first] * white[:, second], distance[:, None], np.square(location[far])[:, None]]
+    parts.append(where * place)
+    if len(data):
+        parts += [(where[:, :, None] * data).reshape(count, -1), (width[:, :, None] * data).reshape(count, -1)]
+        if axes > 1:
+            # The spread about the mean: data of large numbers multiply what is left of a feature, not its size.
+            parts.append(distance[:, None] * data)
+    if likelihood:
+        likely = location[ranks[:, -1]]
+        parts += [likely[:, None], np.square(likely)[:, None]]
+    return np.concatenate(parts, axis=1)

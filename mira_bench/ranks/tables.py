@@ -1,0 +1,140 @@
+r"""Tables of ranks: where each point of a fiducial stands among all of them, the truth being one.
+
+If a candidate is right, its samples and the truth are exchangeable given the observation. So every function of a point
+and of the unordered set has an exact null: let each point of the set play the truth. Functions of ranks are robust, and
+a table of ranks is all that is kept: of every point, its rank along the axes, along the whitened axes, in distance from
+the middle, in likelihood, and how deep it lies in random balls.
+"""
+
+__all__ = ["Table", "marginal_axes", "midranks", "rank_table", "whitening"]
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from ..streams import generator
+from .distances import Distance
+from .kernel import EUCLIDEAN, far_from
+from .players import expected_score, random_axes, region_score
+
+MARGINALS = 16  # beyond this many dimensions, random projections stand in for the marginals
+SHRINKAGE = 0.02  # of correlations towards zero, at least
+
+Floats = NDArray[np.float64]
+
+
+def marginal_axes(dim: int, seed: int) -> Floats:
+    r"""Returns the directions of the marginals, $(q, d)$: the axes, or random unit vectors if they are many."""
+
+    return np.eye(dim) if dim <= MARGINALS else random_axes(MARGINALS, dim, seed)
+
+
+@njit(nogil=True, cache=True)
+def _share_ranks(values: NDArray, order: NDArray, out: NDArray) -> None:
+    rows, count = values.shape
+    for i in range(rows):
+        start = 0
+        while start < count:
+            stop = start + 1
+            while stop < count and values[i, order[i, stop]] == values[i, order[i, start]]:
+                stop += 1
+            for k in range(start, stop):
+                out[order[i, k], i] = start + stop - 1
+            start = stop
+
+
+def midranks(values: Floats) -> NDArray[np.uint32]:
+    r"""Returns *twice* the rank, from 0, of every value in its row $(C, N)$, as $(N, C)$; equal values share theirs."""
+
+    rows = np.ascontiguousarray(values, np.float64)
+    out = np.empty(rows.shape[::-1], np.uint32)
+    _share_ranks(rows, np.argsort(rows, axis=1), out)
+    return out
+
+
+def whitening(points: Floats) -> Floats:
+    r"""Returns the matrix that whitens points $(N, q)$, the symmetric root of their inverse covariance, $(q, q)$.
+
+    Correlations are shrunk, a little where points are many, completely where they are fewer than dimensions. The
+    symmetric root keeps each axis as close to its own parameter as can be.
+    """
+
+    count, dim = points.shape
+    covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
+    sd = np.sqrt(np.diag(covariance))
+    sd = np.where(sd > 0, sd, 1.0)
+    shrink = min(1.0, SHRINKAGE + (dim / max(count - 1, 1)) ** 2)
+    correlation = (1 - shrink) * covariance / np.outer(sd, sd)
+    np.fill_diagonal(correlation, 1.0)
+    values, vectors = np.linalg.eigh(correlation)
+    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-9))) @ vectors.T / sd[:, None])
+
+
+@njit(nogil=True, cache=True)
+def _mean_depth(order: NDArray, score: NDArray, out: NDArray) -> None:
+    regions, points = order.shape
+    for r in range(regions):
+        for k in range(points):
+            out[order[r, k], 0] += score[k] / regions
+            out[order[r, k], 1] += (k / (points - 1) - 0.5) / regions
+
+
+@dataclass(frozen=True)
+class Table:
+    r"""The ranks of the $N$ points of one set.
+
+    Arguments:
+        ranks: Twice the mid-ranks, with shape $(N, C)$: along the $q$ axes; if there are several, along the $q$
+            whitened axes and in distance from the middle; in likelihood, if there is one.
+        balls: The MIRA score and the tilt of every point in random balls, relative to the null, $(N, 2)$.
+    """
+
+    ranks: NDArray[np.uint32]
+    balls: NDArray[np.float32]
+
+
+def rank_table(
+    points: Floats,
+    centers: Floats,
+    axes: Floats,
+    *,
+    distance: Distance = EUCLIDEAN,
+    likelihood: Floats | None = None,
+    rng: np.random.Generator,
+) -> Table:
+    r"""Ranks the points of one set.
+
+    Arguments:
+        points: The points, truth or truths and samples alike, on the common scale, with shape $(N, d)$.
+        centers: The centers of random balls on that scale, with shape $(R, d)$.
+        axes: The directions of the marginals, with shape $(q, d)$.
+        distance: The distance.
+        likelihood: The log-likelihood of every point, with shape $(N,)$, if there is one.
+        rng: Breaks ties of the balls.
+    """
+
+    count = len(points)
+    along = points @ axes.T
+    rows = [along.T]
+    if len(axes) > 1:
+        white = (along - along.mean(axis=0)) @ whitening(along)
+        rows += [white.T, np.einsum("ij,ij->i", white, white)[None]]
+    if likelihood is not None:
+        rows.append(np.where(np.isnan(likelihood), -np.inf, likelihood)[None])
+    shuffle = rng.permutation(count)  # the balls break ties by position, so positions are random
+    far = far_from(points[shuffle], centers, distance)
+    score = region_score(np.arange(count), count - 1) - expected_score(count - 1)
+    shuffled = np.zeros((count, 2))
+    # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
+    _mean_depth(np.argsort(far.astype(np.float32) if distance.translates else far, axis=1), score, shuffled)
+    balls = np.empty((count, 2), np.float32)
+    balls[shuffle] = shuffled
+    return Table(midranks(np.concatenate(rows)), balls)
+
+
+def tie_breaker(seed: int, index: int) -> np.random.Generator:
+    r"""Returns the generator that breaks ties of a fiducial's balls."""
+
+    return generator(seed, "players", index)
