@@ -150,8 +150,8 @@ class Scores:
     r"""What a metric says about one candidate.
 
     Arguments:
-        score: The aggregate.
-        stderr: Its standard error over fiducials.
+        score: The candidate's score: one number over all fiducials.
+        stderr: The standard error of the score over fiducials.
         expected: What a perfect candidate would get, where theory says so.
         pvalue: The p-value of the candidate being perfect.
         note: What a reader must know: the settings that were used, or why there is no number.

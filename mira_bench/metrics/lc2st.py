@@ -146,7 +146,7 @@ def lc2st(
         fiducials: The number of observations at which the test is evaluated: the first ones.
         most_samples: The largest number of samples $M$ that are used at each of them.
         trials: The number of null trials $B$.
-        classifier: `"mlp"` or `"random_forest"`.
+        classifier: What learns to tell the pairs apart: `"mlp"` (a perceptron) or `"random_forest"`.
         seed: The seed of the classifiers.
 
     References:

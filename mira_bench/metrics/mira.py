@@ -59,8 +59,8 @@ class MiraResult(MeanScore):
         samples: The number of samples $S$.
         per_fiducial: The score of each fiducial: its mean over regions, with shape $(L,)$.
         normalize: The normalization that was used (what `auto` became).
-        reference: `"all"` or `"drawn"`.
-        scale: `"exact"` or `"reference"`.
+        reference: `"all"` if the score is averaged over all references, `"drawn"` if one was drawn per region.
+        scale: `"exact"`, or `"reference"` if it was divided by $S / (S + 1)$ as mira-score does.
         shared_variance: The variance that comes from sample sets shared between fiducials.
         find_null: Computes the null; it is called once, when the null is asked for. Without it, what the null says
             (`null_stderr`, `sigmas`, `pvalue`) is NaN.

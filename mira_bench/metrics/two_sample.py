@@ -40,7 +40,7 @@ class TwoSampleResult:
 
     Arguments:
         score: The statistic; larger is worse.
-        stderr: Its standard error.
+        stderr: The standard error of the score.
         expected: Its expectation if both sets are from one distribution, where it is known.
         pvalue: The p-value of that, against a score that is too large.
     """
@@ -57,8 +57,8 @@ def as_sets(
     r"""Returns two sets of samples $(n, *event)$ and $(m, *event)$ as finite float64 arrays $(n, d)$ and $(m, d)$.
 
     Arguments:
-        a: The first set.
-        b: The second set.
+        a: The first set of samples.
+        b: The second set of samples.
         metric: The metric that needs them, for the error.
         least: The smallest number of samples that it can do with.
         paired: Whether row $i$ of one set belongs to row $i$ of the other.
@@ -100,7 +100,7 @@ class TwoSample(Metric):
     All numbers are settings, and none is measured while it runs: a second run gives the same bits.
 
     Arguments:
-        against: `"posterior"`, `"joint"` or `"auto"`.
+        against: Which sets are compared: `"posterior"`, `"joint"` or `"auto"`; see the head of this module.
         fiducials: How many fiducials are compared with a reference posterior: the first ones, so that the score does
             not depend on the length of the run.
         most_samples: The most samples of a fiducial that are used on each side, drawn without replacement.

@@ -10,7 +10,7 @@ needed to say something of "this method". Methods are compared by the same compo
 network and fiducial by fiducial, because all of them see the same fiducials, centers and training simulations.
 """
 
-__all__ = ["Components", "components", "methods"]
+__all__ = ["Components", "components", "method_table"]
 
 import math
 from collections.abc import Sequence
@@ -39,8 +39,8 @@ class Components:
         mean: The mean over networks and fiducials.
         stderr: Its standard error over fiducials, for these networks.
         spread: The standard deviation between trainings, without the noise of the fiducials; NaN for one network.
-        networks: The number of networks.
-        fiducials: The number of fiducials.
+        networks: The number of networks that were averaged over.
+        fiducials: The number of fiducials that were averaged over.
     """
 
     mean: float
@@ -112,7 +112,7 @@ def _extremes(networks: Sequence[Standing], rank_by: str) -> dict[str, object]:
     return found
 
 
-def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.DataFrame:
+def method_table(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.DataFrame:
     r"""Returns one row per method, best first: its mean, the two errors, and whether it is tied with the best.
 
     Candidates that were not trained stand beside them as methods without a spread. The order is that of the ranking

@@ -166,8 +166,8 @@ def as_bounds(
     r"""Returns a declared range `(low, high)` as two arrays of shape $(d,)$, after a check.
 
     Arguments:
-        bounds: The pair.
-        dim: The number of dimensions.
+        bounds: The range `(low, high)`, each a number or one per dimension; none if there is no range.
+        dim: The number of dimensions $d$ of the parameters.
         truths: The truths, which tell in two dimensions whether the pair is one of rows `(low, high)` by mistake.
     """
 
