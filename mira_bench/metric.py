@@ -155,8 +155,8 @@ class Scores:
     r"""What a metric says about one candidate.
 
     Arguments:
-        score: The aggregate.
-        stderr: Its standard error over fiducials.
+        score: The candidate's score: one number over all fiducials.
+        stderr: The standard error of the score over fiducials.
         expected: What a perfect candidate would get, where theory says so.
         pvalue: The p-value of the candidate being perfect.
         note: What a reader must know: the settings that were used, or why there is no number.
@@ -171,6 +171,17 @@ class Scores:
     note: str = ""
     per_fiducial: NDArray[np.float64] | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, result: Any, note: str) -> "Scores":
+        r"""Takes the numbers from a result that has them under the same names; those that it lacks are not known.
+
+        Arguments:
+            result: The metric's own result.
+            note: What a reader must know.
+        """
+        keys = ("score", "stderr", "expected", "pvalue", "per_fiducial")
+        return cls(**{key: getattr(result, key, getattr(cls, key)) for key in keys}, note=note, result=result)
 
 
 # What a block may lack, and how that is said in the table.
@@ -237,6 +248,8 @@ class Metric(ABC):
         normalize: The scale of distances that it asks a block for; see `mira_bench.ranks.scaling`.
         independent: Whether its p-value takes fiducials for independent. Where they share samples it is left out.
         column: The title of its score in the printed ranking, which has a column for it if there is one.
+        remarks: Whether its row also says what is to be known about the candidate's samples: how many there are, where
+            that differs between candidates, and whether they are autocorrelated.
     """
 
     name: str = ""
@@ -246,6 +259,7 @@ class Metric(ABC):
     normalize: str = "auto"
     independent: bool = False
     column: str = ""
+    remarks: bool = False
 
     @abstractmethod
     def observe(self, block: Block) -> Record:

@@ -55,18 +55,29 @@ MOVED = {
     "mira_bench.sweep": "mira_bench.sweeps.sweeper",
     "mira_bench.units": "mira_bench.runner.units",
 }
+# What has another name now, by its old path in the module where it is now.
+RENAMED = {
+    "mira_bench.ranking.trainings.methods": "mira_bench.ranking.trainings.method_table",
+}
 _BEFORE = {new: old for old, new in MOVED.items()}
+_CALLED_BEFORE = {new: old for old, new in RENAMED.items()}
 
 
 def stable_name(module: str, name: str) -> str:
     r"""Returns the path by which the store knows a class or a function: the one that it had first.
+
+    Arguments:
+        module: The module where it is now.
+        name: What it is called now, in its class if it is a method.
 
     Example:
         >>> stable_name("mira_bench.adapters.simulator", "Style")
         'mira_bench.simulator.Style'
     """
 
-    return f"{_BEFORE.get(module, module)}.{name}"
+    head, *rest = name.split(".")
+    module, _, head = _CALLED_BEFORE.get(f"{module}.{head}", f"{module}.{head}").rpartition(".")
+    return ".".join([_BEFORE.get(module, module), head, *rest])
 
 
 def new_path(path: str) -> str:
@@ -78,4 +89,5 @@ def new_path(path: str) -> str:
     """
 
     module, _, name = path.rpartition(".")
-    return f"{MOVED[module]}.{name}" if module in MOVED else path
+    path = f"{MOVED.get(module, module)}.{name}" if module else path
+    return RENAMED.get(path, path)

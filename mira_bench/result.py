@@ -15,7 +15,7 @@ import pandas as pd
 
 from .errors import UsageError
 from .ranking.tiers import TIERS, Standing, objections, rank, rule
-from .ranking.trainings import methods
+from .ranking.trainings import method_table
 from .report import tables
 from .report.outputs import announce, clear, copy_code
 
@@ -102,7 +102,7 @@ class Result:
     def methods(self) -> pd.DataFrame | None:
         r"""One row per method, if methods were trained several times; see `mira_bench.ranking.trainings`."""
         several = any(s.method not in (None, s.name) for s in self.standings)
-        return methods(self.standings, rank_by=self.rank_by) if several else None
+        return method_table(self.standings, rank_by=self.rank_by) if several else None
 
     @cached_property
     def summary(self) -> pd.DataFrame:

@@ -46,19 +46,33 @@ def forked(seed: int, *purpose: object) -> Iterator[None]:
     units of work never run in threads.
     """
 
-    torch = sys.modules.get("torch")
     ours = generator(seed, *purpose)
-    python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng() if torch is not None else nullcontext():
+    with seeded(*(int(ours.integers(2**32)) for _ in range(3))):
+        yield
+
+
+@contextmanager
+def seeded(python: int, numpy: int, torch: int) -> Iterator[None]:
+    r"""Seeds the global random states with given numbers, and puts the old ones back.
+
+    Arguments:
+        python: The seed of Python's `random`.
+        numpy: The seed of NumPy's global state.
+        torch: The seed of torch, if it is in use.
+    """
+
+    library = sys.modules.get("torch")
+    states = random.getstate(), np.random.get_state()
+    with library.random.fork_rng() if library is not None else nullcontext():
         try:
-            random.seed(int(ours.integers(2**32)))
-            np.random.seed(int(ours.integers(2**32)))
-            if torch is not None:
-                torch.manual_seed(int(ours.integers(2**32)))
+            random.seed(python)
+            np.random.seed(numpy)
+            if library is not None:
+                library.manual_seed(torch)
             yield
         finally:
-            random.setstate(python)
-            np.random.set_state(numpy)
+            random.setstate(states[0])
+            np.random.set_state(states[1])
 
 
 @njit(nogil=True, cache=True)

@@ -13,7 +13,7 @@ from rich.console import Console
 import mira_bench as mb
 import mira_bench.runner.training as module
 from mira_bench.ranking.tiers import Standing
-from mira_bench.ranking.trainings import components, methods
+from mira_bench.ranking.trainings import components, method_table
 from mira_bench.report.methods import console_methods, display_methods, explain_methods
 from mira_bench.runner.cost import estimate
 from mira_bench.runner.plan import Settings
@@ -200,7 +200,7 @@ def test_methods_are_ordered_and_separated():
     assert (rows.networks["exact"], rows.networks["large"]) == (0, 3)
     assert rows.energy_spread["small"] > rows.energy_spread["large"]
     assert {rows.tied["large"], rows.tied["exact"]} == {"best", "tied"}
-    assert methods([], rank_by="tiers").empty
+    assert method_table([], rank_by="tiers").empty
     assert result.methods.columns[0] == "method"
 
 
@@ -217,7 +217,7 @@ def test_the_table_of_methods_on_a_terminal(capsys):
     # Networks that differ by whole units, and networks whose differences average to nothing.
     apart = standings([k + fiducials for k in (2.0, 1.0, 3.0)], "apart")
     alike = standings([0.5 + fiducials, 0.5 - fiducials], "alike")
-    table = methods([*apart, *alike])
+    table = method_table([*apart, *alike])
     rows = table.set_index("method")
     assert (rows.best["apart"], rows.worst["apart"]) == ("apart/1", "apart/2")
     assert rows.best_score["apart"] == pytest.approx(1.0)

@@ -123,8 +123,8 @@ class C2st(TwoSample):
     compare scores only at equal `most_samples`.
 
     Arguments:
-        classifier: `"forest"` or `"mlp"`.
-        folds: The number of folds.
+        classifier: What tells the two sets apart: `"forest"` (a random forest) or `"mlp"` (a perceptron).
+        folds: The number of folds of the cross-validation.
         trees: The number of trees of the forest.
     """
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..metric import Block, Context, Metric, Record, Scores
 from ..ranks.scaling import Scaling
+from .records import joined
 
 RHAT = 1.05  # above it, chains do not agree
 
@@ -58,7 +59,7 @@ class Convergence(Metric):
         return {key: np.asarray(values) for key, values in block.diagnostics.items()}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        values = {key: np.concatenate([r[key] for r in records]) for key in records[0]}
+        values = {key: joined(records, key) for key in records[0]}
         result = ConvergenceResult(values, self.limit)
         rest = ", ".join(
             f"{key} {np.median(v):.3g} ({v.min():.3g} to {v.max():.3g})" for key, v in values.items() if key != "rhat"

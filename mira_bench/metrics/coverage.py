@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..metric import Scores
 from ..statistics import uniform_pvalue
 from ..streams import generator
 
@@ -104,3 +105,11 @@ class Coverage:
         if self.shared:
             return math.nan
         return uniform_pvalue(self.ranks[:, 0], self.samples, generator(self.seed, f"{self.purpose} test"))[1]
+
+    def scores(self, note: str) -> Scores:
+        r"""Returns the row of a metric whose score is the largest deviation of the coverage.
+
+        Arguments:
+            note: What a reader of the row must know.
+        """
+        return Scores(self.deviation, self.deviation_stderr, 0.0, self.pvalue, note, result=self)

@@ -15,6 +15,8 @@ from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.scaling import Scale, Scaling
 from ..statistics import mean_stderr
 from ..streams import generator
+from .means import MeanScore
+from .records import joined
 
 LAGS = 128  # with more samples than this, the pair term uses S times so many pairs: its noise is far below 1/sqrt(S)
 BULK = 2.5  # interquartile ranges on either side of the quartiles: four standard deviations of a normal law
@@ -61,7 +63,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class EnergyResult:
+class EnergyResult(MeanScore):
     r"""The energy score of one candidate; smaller is better.
 
     Arguments:
@@ -78,16 +80,6 @@ class EnergyResult:
 
     def __repr__(self) -> str:
         return f"EnergyResult(score={self.score:.4f}, stderr={self.stderr:.4f}, normalize={self.normalize!r})"
-
-    @property
-    def score(self) -> float:
-        r"""The mean over fiducials."""
-        return float(self.per_fiducial.mean())
-
-    @property
-    def stderr(self) -> float:
-        r"""The standard error over fiducials."""
-        return mean_stderr(self.per_fiducial)[1]
 
     @property
     def skill(self) -> float:
@@ -244,13 +236,13 @@ class Energy(Metric):
         return {"per_fiducial": energies, "bounded": bounded}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        per_fiducial, bounded = (np.concatenate([r[key] for r in records]) for key in ("per_fiducial", "bounded"))
-        name = scaling.resolve(self.normalize)
         prior = prior_energy(scaling.truths, Box.of(scaling))
-        result = EnergyResult(per_fiducial, name, bounded, prior)
+        result = EnergyResult(
+            joined(records, "per_fiducial"), scaling.resolve(self.normalize), joined(records, "bounded"), prior
+        )
         note = f"smaller is better; normalize={result.normalize}"
-        if len(per_fiducial) < 3:
+        if len(result.per_fiducial) < 3:
             note += "; the skill needs at least 3 fiducials"
         else:
             note += f"; skill {result.skill:.4f} +- {result.skill_stderr:.4f}"
-        return Scores(score=result.score, stderr=result.stderr, note=note, per_fiducial=per_fiducial, result=result)
+        return Scores.of(result, note)

@@ -14,10 +14,12 @@ from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
 from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
+from .means import MeanScore
+from .records import joined
 
 
 @dataclass(frozen=True)
-class EvidenceResult:
+class EvidenceResult(MeanScore):
     r"""The log Bayes factors of one candidate's model against the true one.
 
     Arguments:
@@ -32,12 +34,12 @@ class EvidenceResult:
     @property
     def score(self) -> float:
         r"""The mean log Bayes factor. Its expectation is $-KL(p \| q) \leq 0$, and 0 for the true model only."""
-        return float(self.per_fiducial.mean())
+        return super().score
 
     @property
-    def stderr(self) -> float:
-        r"""The standard error over fiducials."""
-        return mean_stderr(self.per_fiducial)[1]
+    def expected(self) -> float:
+        r"""The score of the true model."""
+        return 0.0
 
     @property
     def bayes_factor(self) -> float:
@@ -108,21 +110,13 @@ class Evidence(Metric):
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         if "log_evidence" in records[0]:
-            values = np.concatenate([r["log_evidence"] for r in records])
+            values = joined(records, "log_evidence")
             note = "mean log-evidence: only its differences between candidates have a meaning"
             return Scores(*mean_stderr(values), note=note, per_fiducial=values)
-        result = EvidenceResult(np.concatenate([r["per_fiducial"] for r in records]))
-        count = len(result.per_fiducial)
-        return Scores(
-            score=result.score,
-            stderr=result.stderr,
-            expected=0.0,
-            pvalue=result.pvalue,
-            note=(
-                f"mean log Bayes factor, geometric mean {result.bayes_factor:.3g}; one-sided p: the product of the "
-                f"ratios. Their arithmetic mean is 1 in expectation; the largest of {count} is "
-                f"{result.largest_share:.0%} of it here"
-            ),
-            per_fiducial=result.per_fiducial,
-            result=result,
+        result = EvidenceResult(joined(records, "per_fiducial"))
+        return Scores.of(
+            result,
+            f"mean log Bayes factor, geometric mean {result.bayes_factor:.3g}; one-sided p: the product of the ratios. "
+            f"Their arithmetic mean is 1 in expectation; the largest of {len(result.per_fiducial)} is "
+            f"{result.largest_share:.0%} of it here",
         )

@@ -15,6 +15,7 @@ from ..ranks.kernel import break_ties
 from ..ranks.scaling import Scaling
 from ..streams import fiducial_keys
 from .coverage import Coverage
+from .records import rank_record, ranks_of
 
 
 @dataclass(frozen=True)
@@ -107,16 +108,7 @@ class Hpd(Metric):
         if density.shape != wanted:
             raise UsageError(f"the log-density of {block.name} has shape {density.shape}; {wanted} is needed")
         ranks = _ranks(density[:, 0], density[:, 1:], block.seed, block.index, block.name)
-        return {"ranks": ranks, "samples": np.array(count), "seed": np.array(block.seed)}
+        return rank_record(ranks, block)
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        ranks = np.concatenate([r["ranks"] for r in records])
-        result = HpdResult(ranks, int(records[0]["samples"]), int(records[0]["seed"]))
-        return Scores(
-            score=result.deviation,
-            stderr=result.deviation_stderr,
-            expected=0.0,
-            pvalue=result.pvalue,
-            note="largest deviation of the coverage of highest-density regions",
-            result=result,
-        )
+        return HpdResult(*ranks_of(records)).scores("largest deviation of the coverage of highest-density regions")

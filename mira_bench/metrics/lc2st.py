@@ -2,9 +2,8 @@ r"""L-C2ST: is the candidate right at this very observation? A classifier tells 
 
 __all__ = ["Lc2st", "Lc2stResult", "lc2st"]
 
-import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +15,8 @@ from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
-from ..streams import generator
+from ..streams import generator, seeded
+from .records import joined
 
 CLASSIFIERS = ("mlp", "random_forest")
 SHARED = "fiducials share a sample set, and L-C2ST trains on one draw for each"
@@ -74,22 +74,6 @@ class Lc2stResult:
         return float((1 + np.count_nonzero(self.null.mean(axis=1) >= self.score)) / (1 + len(self.null)))
 
 
-@contextlib.contextmanager
-def _forked(seed: int) -> Iterator[None]:
-    r"""Gives libraries that use global random state a seeded one, and puts the caller's back."""
-    import torch
-
-    state = np.random.get_state()
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # a classifier that did not converge: the null's did not either
-        np.random.seed(seed)
-        torch.manual_seed(seed)
-        try:
-            yield
-        finally:
-            np.random.set_state(state)
-
-
 def _check(fiducials: int, trials: int, most_samples: int, classifier: str) -> None:
     for key, value in (("fiducials", fiducials), ("trials", trials), ("most_samples", most_samples)):
         if value < 1:
@@ -119,7 +103,8 @@ def _test(
 
     number = int(generator(seed, "lc2st").integers(2**31))
     y, q, data, at = (torch.as_tensor(v, dtype=torch.float32) for v in (truths, draws, x, points))
-    with _forked(number):
+    with seeded(number, number, number), warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")  # a classifier that did not converge: the null's did not either
         test = LC2ST(
             prior_samples=y, xs=data, posterior_samples=q, seed=number, classifier=classifier, z_score=True,
             num_trials_null=trials, classifier_kwargs={"random_state": number},
@@ -161,7 +146,7 @@ def lc2st(
         fiducials: The number of observations at which the test is evaluated: the first ones.
         most_samples: The largest number of samples $M$ that are used at each of them.
         trials: The number of null trials $B$.
-        classifier: `"mlp"` or `"random_forest"`.
+        classifier: What learns to tell the pairs apart: `"mlp"` (a perceptron) or `"random_forest"`.
         seed: The seed of the classifiers.
 
     References:
@@ -217,20 +202,12 @@ class Lc2st(Metric):
         }
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        truths, draws, x, points = (
-            np.concatenate([r[key] for r in records]) for key in ("truths", "draws", "x", "points")
-        )
+        truths, draws, x, points = (joined(records, key) for key in ("truths", "draws", "x", "points"))
         if len(truths) < FEW_PAIRS:
             return Scores(note=f"not computed: L-C2ST needs at least {FEW_PAIRS} fiducials, there are {len(truths)}")
         result = _test(truths, draws, x, points, self.trials, self.classifier, int(records[0]["seed"]))
-        return Scores(
-            score=result.score,
-            stderr=result.stderr,
-            expected=result.expected,
-            pvalue=result.pvalue,
-            note=(
-                f"mean statistic at {len(points)} observations; {self.classifier} trained on {len(truths)} pairs, "
-                f"{self.trials} null trials; smallest p of one observation, Bonferroni: {result.bonferroni:.2g}"
-            ),
-            result=result,
+        return Scores.of(
+            result,
+            f"mean statistic at {len(points)} observations; {self.classifier} trained on {len(truths)} pairs, "
+            f"{self.trials} null trials; smallest p of one observation, Bonferroni: {result.bonferroni:.2g}",
         )

@@ -21,6 +21,8 @@ from ..ranks.players import expected_score, play, region_score
 from ..ranks.scaling import EXCHANGEABLE, Scale, Scaling
 from ..statistics import mean_stderr, skewed_interval
 from ..streams import generator
+from .means import MeanScore
+from .records import joined
 
 # Up to so many fiducials the null is simulated exactly; beyond, its variance comes from the first ones. There are fewer
 # where each has many points to sort, so that a null costs seconds.
@@ -49,7 +51,7 @@ class Null:
 
 
 @dataclass(frozen=True)
-class MiraResult:
+class MiraResult(MeanScore):
     r"""The MIRA score of one candidate, with all that can be said about its uncertainty.
 
     Arguments:
@@ -57,8 +59,8 @@ class MiraResult:
         samples: The number of samples $S$.
         per_fiducial: The score of each fiducial: its mean over regions, with shape $(L,)$.
         normalize: The normalization that was used (what `auto` became).
-        reference: `"all"` or `"drawn"`.
-        scale: `"exact"` or `"reference"`.
+        reference: `"all"` if the score is averaged over all references, `"drawn"` if one was drawn per region.
+        scale: `"exact"`, or `"reference"` if it was divided by $S / (S + 1)$ as mira-score does.
         shared_variance: The variance that comes from sample sets shared between fiducials.
         find_null: Computes the null; it is called once, when the null is asked for. Without it, what the null says
             (`null_stderr`, `sigmas`, `pvalue`) is NaN.
@@ -77,14 +79,9 @@ class MiraResult:
         return f"MiraResult(score={self.score:.4f}, stderr={self.stderr:.4f}, expected={self.expected:.4f})"
 
     @property
-    def score(self) -> float:
-        r"""The mean over fiducials."""
-        return float(self.per_fiducial.mean())
-
-    @property
     def stderr(self) -> float:
         r"""The standard error over fiducials, with the variance of shared sample sets added."""
-        error = mean_stderr(self.per_fiducial)[1]
+        error = super().stderr
         return error if self.shared_variance is None else math.hypot(error, self.shared_variance**0.5)
 
     @property
@@ -272,6 +269,7 @@ class Mira(Metric):
     test: bool = True
 
     name = "mira"
+    remarks = True
 
     def __post_init__(self) -> None:
         if int(self.regions) < 1:
@@ -349,11 +347,11 @@ class Mira(Metric):
             for record in records:
                 for group, term in zip(record["influence_group"], record["influence"], strict=True):
                     terms[group] = terms.get(group, 0) + term
-            shared = _shared_variance(terms, np.concatenate([r["group"] for r in records]))
+            shared = _shared_variance(terms, joined(records, "group"))
         return MiraResult(
-            np.concatenate([r["ranks"] for r in records]),
+            joined(records, "ranks"),
             int(records[0]["samples"]),
-            np.concatenate([r["per_fiducial"] for r in records]),
+            joined(records, "per_fiducial"),
             scaling.resolve(self.normalize),
             self.reference,
             self.scale,
@@ -366,15 +364,7 @@ class Mira(Metric):
         note = f"normalize={result.normalize}"
         if not result.exchangeable:
             note += " (not exchangeable: p-value approximate)"
-        return Scores(
-            score=result.score,
-            stderr=result.stderr,
-            expected=result.expected,
-            pvalue=result.pvalue,
-            note=note,
-            per_fiducial=result.per_fiducial,
-            result=result,
-        )
+        return Scores.of(result, note)
 
 
 def mira(

@@ -99,7 +99,7 @@ class Pqmass(TwoSample):
     r"""PQMass as a metric of the runner; see `pqmass` and `TwoSample`.
 
     Arguments:
-        regions: The number of regions.
+        regions: The number of regions in which samples are counted.
         permutations: The number of swaps in joint mode.
     """
 

@@ -18,6 +18,7 @@ from ..ranks.players import random_axes
 from ..ranks.scaling import Scaling
 from ..statistics import holm, uniform_pvalue
 from ..streams import generator
+from .records import rank_record, ranks_of
 
 
 @dataclass(frozen=True)
@@ -209,11 +210,11 @@ class Sbc(Metric):
             block.truths, block.samples, block.scaling, self.normalize, self.marginals, self.projections,
             block.seed, block.index,
         )  # fmt: skip
-        return {"ranks": ranks, "samples": np.array(block.samples.shape[1]), "seed": np.array(block.seed)}
+        return rank_record(ranks, block)
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        ranks = np.concatenate([r["ranks"] for r in records])
-        result = SbcResult(ranks, int(records[0]["samples"]), int(records[0]["seed"]), self.projections)
+        result = SbcResult(*ranks_of(records), self.projections)
+        ranks = result.ranks
         worst = int(result.statistics.argmax())
         marginals = ranks.shape[1] - self.projections
         kinds = ((marginals, "dimension"), (self.projections, "projection"))

@@ -2,7 +2,6 @@ r"""The variant of MIRA in the paper's appendix, which looks only at the regions
 
 __all__ = ["Sufficient", "SufficientResult", "mira_sufficient"]
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -11,12 +10,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..errors import UsageError
-from ..metric import Block, Context, Metric, Record, Scores, whole_block
+from ..metric import Block, Record, Scores, whole_block
 from ..ranks.distances import parse_distance
 from ..ranks.players import expected_score, play_histogram
 from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
-from .mira import Mira
+from .balls import BallMetric
+from .records import joined
 
 
 @dataclass(frozen=True)
@@ -139,31 +139,22 @@ def mira_sufficient(
 
 
 @dataclass(frozen=True)
-class Sufficient(Metric):
-    r"""The sufficient variant as a metric of the runner; see `mira_sufficient`."""
+class Sufficient(BallMetric):
+    r"""The sufficient variant as a metric of the runner; see `mira_sufficient` and `BallMetric`.
+
+    Arguments:
+        replicates: The number of null draws.
+    """
 
     regions: int = 32
-    normalize: str = "auto"
-    distance: Any = "l2"
-    centers: Any = "uniform"
     replicates: int = 199
 
     name = "sufficient"
 
-    def __post_init__(self) -> None:
-        self._mira  # noqa: B018 -- checks the settings
-
-    def depends_on(self, context: Context) -> Sequence[NDArray]:
-        return context.behind(self.normalize, self.centers)
-
-    @property
-    def _mira(self) -> Mira:
-        return Mira(self.regions, self.normalize, distance=self.distance, centers=self.centers)
-
     def observe(self, block: Block) -> Record:
         if block.groups is not None:
             raise UsageError("fiducials share a sample set, and the test takes them for independent")
-        ranks = self._mira.ranks(block)
+        ranks = self.ranks(block)
         count = block.samples.shape[1]
         counts = np.stack([np.bincount(row, minlength=count + 1) for row in ranks])
         null = play_histogram(
@@ -173,14 +164,6 @@ class Sufficient(Metric):
         return {"counts": counts, "null": null}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        result = SufficientResult(
-            np.concatenate([r["counts"] for r in records]), np.sum([r["null"] for r in records], axis=0)
-        )
-        return Scores(
-            score=result.score,
-            stderr=result.stderr,
-            expected=result.expected,
-            pvalue=result.pvalue,
-            note=f"mean of q over regions that hold the truth; largest deviation of its law {result.deviation:.4f}",
-            result=result,
-        )
+        result = SufficientResult(joined(records, "counts"), np.sum([r["null"] for r in records], axis=0))
+        note = f"mean of q over regions that hold the truth; largest deviation of its law {result.deviation:.4f}"
+        return Scores.of(result, note)

@@ -2,18 +2,17 @@ r"""TARP: expected coverage of balls around random points (Lemos et al. 2023), o
 
 __all__ = ["Tarp", "TarpResult", "tarp"]
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from ..metric import Block, Context, Metric, Record, Scores, whole_block
+from ..metric import Block, Record, Scores, whole_block
 from ..ranks.kernel import available_threads
 from ..ranks.scaling import Scaling
+from .balls import BallMetric
 from .coverage import Coverage
-from .mira import Mira
+from .records import rank_record, ranks_of
 
 
 @dataclass(frozen=True)
@@ -69,43 +68,15 @@ def tarp(
 
 
 @dataclass(frozen=True)
-class Tarp(Metric):
+class Tarp(BallMetric):
     r"""TARP as a metric of the runner; its score is the largest deviation of the coverage. See `tarp`."""
-
-    regions: int = 100
-    normalize: str = "auto"
-    distance: Any = "l2"
-    centers: Any = "uniform"
 
     name = "tarp"
     independent = True  # the p-value takes fiducials for independent
 
-    def __post_init__(self) -> None:
-        self._mira  # noqa: B018 -- checks the settings
-
-    def depends_on(self, context: Context) -> Sequence[NDArray]:
-        return context.behind(self.normalize, self.centers)
-
-    @property
-    def _mira(self) -> Mira:
-        return Mira(self.regions, self.normalize, distance=self.distance, centers=self.centers)
-
-    def ranks(self, block: Block, threads: int = 1) -> NDArray[np.int32]:
-        r"""Returns the ball ranks of a block: those of MIRA with the same settings."""
-        return self._mira.ranks(block, threads)
-
     def observe(self, block: Block) -> Record:
-        ranks = self.ranks(block)
-        return {"ranks": ranks, "samples": np.array(block.samples.shape[1]), "seed": np.array(block.seed)}
+        return rank_record(self.ranks(block), block)
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        ranks = np.concatenate([r["ranks"] for r in records])
-        result = TarpResult(ranks, int(records[0]["samples"]), int(records[0]["seed"]))
-        return Scores(
-            score=result.deviation,
-            stderr=result.deviation_stderr,
-            expected=0.0,
-            pvalue=result.pvalue,
-            note=f"largest deviation of the coverage; normalize={scaling.resolve(self.normalize)}",
-            result=result,
-        )
+        note = f"largest deviation of the coverage; normalize={scaling.resolve(self.normalize)}"
+        return TarpResult(*ranks_of(records)).scores(note)

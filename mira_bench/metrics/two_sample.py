@@ -28,6 +28,7 @@ from ..metric import MISSING, Block, Context, Metric, Record, Scores
 from ..ranks.scaling import Scaling
 from ..statistics import mean_stderr
 from ..streams import fiducial_keys, generator, uniforms
+from .records import joined
 
 AGAINST = ("auto", "posterior", "joint")
 DIRECTIONS = 32  # an observation of more dimensions is seen through so many random projections
@@ -39,7 +40,7 @@ class TwoSampleResult:
 
     Arguments:
         score: The statistic; larger is worse.
-        stderr: Its standard error.
+        stderr: The standard error of the score.
         expected: Its expectation if both sets are from one distribution, where it is known.
         pvalue: The p-value of that, against a score that is too large.
     """
@@ -56,8 +57,8 @@ def as_sets(
     r"""Returns two sets of samples $(n, *event)$ and $(m, *event)$ as finite float64 arrays $(n, d)$ and $(m, d)$.
 
     Arguments:
-        a: The first set.
-        b: The second set.
+        a: The first set of samples.
+        b: The second set of samples.
         metric: The metric that needs them, for the error.
         least: The smallest number of samples that it can do with.
         paired: Whether row $i$ of one set belongs to row $i$ of the other.
@@ -99,7 +100,7 @@ class TwoSample(Metric):
     All numbers are settings, and none is measured while it runs: a second run gives the same bits.
 
     Arguments:
-        against: `"posterior"`, `"joint"` or `"auto"`.
+        against: Which sets are compared: `"posterior"`, `"joint"` or `"auto"`; see the head of this module.
         fiducials: How many fiducials are compared with a reference posterior: the first ones, so that the score does
             not depend on the length of the run.
         most_samples: The most samples of a fiducial that are used on each side, drawn without replacement.
@@ -197,9 +198,9 @@ class TwoSample(Metric):
             return Scores(note=f"not computed: {error}")
 
     def _reduce_posterior(self, records: list[Record], scaling: Scaling) -> Scores:
-        scores, expected = (np.concatenate([r[key] for r in records]) for key in ("score", "expected"))
+        scores, expected = joined(records, "score"), joined(records, "expected")
         if "group" in records[0]:
-            first = np.unique(np.concatenate([r["group"] for r in records]), return_index=True)[1]
+            first = np.unique(joined(records, "group"), return_index=True)[1]
             scores, expected = scores[np.sort(first)], expected[np.sort(first)]
         mean, stderr = mean_stderr(scores)
         size = " and ".join(str(n) for n in sorted(set(records[0]["sizes"].tolist())))
@@ -215,13 +216,13 @@ class TwoSample(Metric):
         )
 
     def _reduce_joint(self, records: list[Record], scaling: Scaling) -> Scores:
-        truth, draw = (np.concatenate([r[key] for r in records]) for key in ("truth", "draw"))
+        truth, draw = joined(records, "truth"), joined(records, "draw")
         count, dim = truth.shape
         if count < self.least:
             raise UsageError(f"there are {count} fiducials; {self.name} without a reference needs {self.least}")
         what = "y* against a draw, without observations"
         if "x" in records[0]:
-            x = np.concatenate([r["x"] for r in records])
+            x = joined(records, "x")
             spread = x.std(axis=0)
             x = (x - x.mean(axis=0)) / np.where(spread > 0, spread, 1.0) * math.sqrt(dim / 12 / x.shape[1])
             truth, draw = np.concatenate([x, truth], axis=1), np.concatenate([x, draw], axis=1)
@@ -232,14 +233,7 @@ class TwoSample(Metric):
         note = f"joint: {what}, {count} fiducials, one draw each; normalize={scaling.resolve(self.normalize)}"
         if records[0]["shared"]:
             note += "; fiducials share samples: p-value approximate"
-        return Scores(
-            score=result.score,
-            stderr=result.stderr,
-            expected=result.expected,
-            pvalue=result.pvalue,
-            note=note,
-            result=result,
-        )
+        return Scores.of(result, note)
 
 
 def _observations(x: Array, seed: int, rows: NDArray[np.integer]) -> Record:

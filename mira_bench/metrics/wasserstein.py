@@ -71,7 +71,7 @@ def sliced_wasserstein(
     Arguments:
         a: The first set, with shape $(n, *event)$.
         b: The second set, with shape $(m, *event)$.
-        projections: The number of directions.
+        projections: The number of random directions.
         permutations: The number of permutations; without any, there is no p-value and no expectation.
         seed: The seed of directions and permutations.
         paired: Whether $a_i$ and $b_i$ belong together: they are then swapped with each other only.
@@ -126,8 +126,8 @@ class SlicedWasserstein(TwoSample):
     r"""The sliced Wasserstein-1 distance as a metric of the runner; see `sliced_wasserstein` and `TwoSample`.
 
     Arguments:
-        projections: The number of directions.
-        permutations: The number of permutations.
+        projections: The number of random directions.
+        permutations: The number of permutations of the labels, for the p-value.
     """
 
     fiducials: int = 16

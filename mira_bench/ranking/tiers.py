@@ -50,7 +50,7 @@ class Standing:
     Arguments:
         name: The name of the candidate.
         role: `"candidate"`, `"control"` or `"oracle"`; only candidates are ranked.
-        scores: The scores by metric.
+        scores: What each metric says about it, by metric.
         failure: Why the candidate failed, if it did.
         method: What was trained, if the candidate is a trained network.
     """
@@ -199,11 +199,11 @@ def order_key(tier: str, energy: float, distance: float, failed: bool, rank_by: 
     r"""Returns what candidates are sorted by.
 
     Arguments:
-        tier: The tier.
+        tier: The tier: `A`, `B`, `C`, or `-` if it is not known.
         energy: The energy score, infinite if it is not known.
         distance: The distance of MIRA from its expectation, infinite if it is not known.
         failed: Whether the candidate failed.
-        rank_by: `"tiers"` or `"mira"`.
+        rank_by: What orders: `"tiers"`, or `"mira"` for the paper's order.
     """
 
     if failed:

@@ -10,7 +10,7 @@ needed to say something of "this method". Methods are compared by the same compo
 network and fiducial by fiducial, because all of them see the same fiducials, centers and training simulations.
 """
 
-__all__ = ["Components", "components", "methods"]
+__all__ = ["Components", "components", "method_table"]
 
 import math
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import stats
 
-from ..statistics import FEW_FIDUCIALS, farther_pvalue, holm
-from .tiers import TIE_LEVEL, TIER_ORDER, Standing, order, verdict
+from ..statistics import farther_pvalue
+from .tiers import TIER_ORDER, Standing, order, order_key, tie_words, verdict
 
 COLUMNS = [
     "method", "networks", "failed", "tiers", "mira", "mira_stderr", "mira_spread", "mira_total", "energy",
@@ -39,8 +39,8 @@ class Components:
         mean: The mean over networks and fiducials.
         stderr: Its standard error over fiducials, for these networks.
         spread: The standard deviation between trainings, without the noise of the fiducials; NaN for one network.
-        networks: The number of networks.
-        fiducials: The number of fiducials.
+        networks: The number of networks that were averaged over.
+        fiducials: The number of fiducials that were averaged over.
     """
 
     mean: float
@@ -95,7 +95,8 @@ def _values(networks: Sequence[Standing], metric: str) -> NDArray[np.float64] | 
 
 
 def _tier(networks: Sequence[Standing]) -> str:
-    tiers = sorted((s.tier for s in networks), key=TIER_ORDER.index)
+    r"""The tier of the middle network; that of a failure if none is left."""
+    tiers = sorted((s.tier for s in networks), key=TIER_ORDER.index) or ["C"]
     return tiers[len(tiers) // 2]
 
 
@@ -111,7 +112,7 @@ def _extremes(networks: Sequence[Standing], rank_by: str) -> dict[str, object]:
     return found
 
 
-def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.DataFrame:
+def method_table(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.DataFrame:
     r"""Returns one row per method, best first: its mean, the two errors, and whether it is tied with the best.
 
     Candidates that were not trained stand beside them as methods without a spread. The order is that of the ranking
@@ -131,7 +132,7 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
         row: dict[str, object] = {"method": name, "networks": len(good) if group[0].method else 0}
         row |= {"failed": len(group) - len(good), "tiers": "".join(s.tier for s in good)}
         row |= {"verdicts": "; ".join(verdict(s)[0] for s in good)} | _extremes(good, rank_by)
-        key: tuple[object, ...] = (math.inf, 0)
+        energy = math.inf
         for metric in ("mira", "energy"):
             values = _values(good, metric)
             if values is None:
@@ -141,16 +142,16 @@ def methods(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd.Data
             spread = found.spread if group[0].method else 0.0
             row |= {metric: found.mean, f"{metric}_stderr": found.stderr, f"{metric}_spread": spread}
             row[f"{metric}_total"] = math.hypot(found.stderr, spread / math.sqrt(found.networks))
+            energy = found.mean if metric == "energy" else energy
             if metric == ("mira" if rank_by == "mira" else "energy"):
                 # MIRA's expectation depends on the number of samples, which may differ.
                 expected = [s.mira.expected for s in good if s.mira is not None] if metric == "mira" else [0.0]
                 compared[name] = values - np.asarray(expected)[:, None]
-        if good:
-            distance = abs(np.mean([s.mira.score - s.mira.expected for s in good if s.mira is not None] or [math.inf]))
-            energy = row.get("energy", math.inf)
-            key = (distance, 0) if rank_by == "mira" else (TIER_ORDER.index(_tier(good)), energy)
-        rows.append((not good, key, row))
-    ordered = [row for _, _, row in sorted(rows, key=lambda r: (r[0], r[1] if not r[0] else ()))]
+        distance = abs(
+            float(np.mean([s.mira.score - s.mira.expected for s in good if s.mira is not None] or [math.inf]))
+        )
+        rows.append((order_key(_tier(good), energy, distance, not good, rank_by), row))
+    ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0])]
     return pd.DataFrame(_with_ties(ordered, compared, groups, rank_by), columns=COLUMNS)
 
 
@@ -173,16 +174,7 @@ def _with_ties(
                 return components(mine - sign * first).pvalue
 
             pvalues[i] = farther_pvalue(compare) if rank_by == "mira" else compare(1)
-    known = ~np.isnan(pvalues)
-    pvalues[known] = holm(pvalues[known])
-    best_tier = _tier([s for s in groups[str(rows[0]["method"])] if s.failure is None])
-    words = ["best"]
-    for row, p in zip(rows[1:], pvalues[1:], strict=True):
-        good = [s for s in groups[str(row["method"])] if s.failure is None]
-        if math.isnan(p):
-            words.append("-")
-        elif p < TIE_LEVEL or (rank_by != "mira" and _tier(good) != best_tier):
-            words.append("no")
-        else:
-            words.append("tied" if first.shape[1] >= FEW_FIDUCIALS else "not resolved")
-    return [row | {"tied": w, "tied_p": p} for row, w, p in zip(rows, words, pvalues, strict=True)]
+    tiers = [_tier([s for s in groups[str(row["method"])] if s.failure is None]) for row in rows]
+    same = [rank_by == "mira" or tier == tiers[0] for tier in tiers]
+    ties = tie_words(pvalues, same, first.shape[1])
+    return [row | {"tied": word, "tied_p": p} for row, (word, p) in zip(rows, ties, strict=True)]

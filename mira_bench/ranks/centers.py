@@ -113,7 +113,7 @@ def make_centers(
             - a function of `(count, rng)` that returns `count` points $(\text{count}, *event)$ in those units.
         seed: The seed of the centers.
         regions: The number of centers per fiducial.
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
         x: The observations of the fiducials `index`, for `"x(w)"`.
         index: The indices of these fiducials, by default $0, 1, \dots$
         truths: The truths of all fiducials, for `"prior"` and for arrays.

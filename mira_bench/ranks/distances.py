@@ -223,10 +223,10 @@ def count_closer(
     Arguments:
         samples: The samples, with shape $(S, d)$.
         truth: The truth, with shape $(d,)$.
-        low: What the scale subtracts.
-        inverse: What the scale multiplies by.
+        low: What the scale subtracts, with shape $(d,)$.
+        inverse: What the scale multiplies by, with shape $(d,)$.
         centers: The centers in scaled coordinates, with shape $(R, d)$.
-        distance: The distance.
+        distance: The distance, on the scaled coordinates.
         generic: Whether the centers follow a continuous law, so that ties are copies of the truth.
 
     Returns:

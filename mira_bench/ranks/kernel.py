@@ -361,10 +361,10 @@ def sample_influence(
         truths: The truths that share the samples, with shape $(L, d)$.
         samples: The shared samples, with shape $(S, d)$.
         scale: The scale of these fiducials.
-        centers: Draws the centers.
+        centers: Draws the centers of given fiducials.
         weights: The weight of each region, with shape $(L, R)$.
         index: The fiducials' indices, with shape $(L,)$.
-        distance: The distance.
+        distance: The distance, on the scaled coordinates.
     """
 
     out = np.zeros(samples.shape[0])

@@ -136,12 +136,12 @@ def play(
         truths: The truths, with shape $(L, d)$.
         samples: The samples, with shape $(L, S, d)$.
         scale: The scale of these fiducials.
-        centers: Draws the centers.
-        distance: The distance.
+        centers: Draws the centers of given fiducials.
+        distance: The distance, on the scaled coordinates.
         axes: The directions of the marginal features, with shape $(q, d)$; none of them if $q = 0$.
         trend: Where each fiducial's points lie along the axes, $(L, q)$: the weight of the trend feature.
         seed: The seed of the players.
-        index: The fiducials' indices.
+        index: The indices of the fiducials in the whole run, with shape $(L,)$.
         replicates: How many times a player per fiducial is drawn.
     """
 
@@ -220,6 +220,7 @@ def width_effects(
         centers: The centers, with shape $(R, d)$.
         axes: The directions of the marginals.
         rng: The generator that picks the players.
+        players: How many of the samples play the truth.
 
     Returns:
         The mean change of the features, with shape `(len(WIDTHS), F)`.

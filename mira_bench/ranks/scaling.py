@@ -16,8 +16,9 @@ numbers were made with them.
 | `scalar`  | one range for all dimensions of all truths                     | no, O(1/L)   |
 """
 
-__all__ = ["EXCHANGEABLE", "NORMALIZATIONS", "Scale", "Scaling", "as_bounds", "sample_range"]
+__all__ = ["EXCHANGEABLE", "NORMALIZATIONS", "Scale", "Scaling", "as_bounds", "pooled_range", "sample_range"]
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -143,14 +144,30 @@ def sample_range(samples: Array) -> tuple[NDArray[np.float64], NDArray[np.float6
     return low, high
 
 
+def pooled_range(
+    truths: NDArray[np.float64], ranges: Iterable[tuple[slice, NDArray, NDArray]]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Returns the range of all candidates' samples and the truth, per fiducial and dimension, each $(L, d)$.
+
+    Arguments:
+        truths: The truths of all fiducials, with shape $(L, d)$.
+        ranges: Which fiducials, and the smallest and the largest value of a candidate there, each $(l, d)$.
+    """
+
+    low, high = truths.copy(), truths.copy()
+    for rows, least, most in ranges:
+        low[rows], high[rows] = np.minimum(low[rows], least), np.maximum(high[rows], most)
+    return low, high
+
+
 def as_bounds(
     bounds: Any, dim: int, truths: NDArray[np.float64] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     r"""Returns a declared range `(low, high)` as two arrays of shape $(d,)$, after a check.
 
     Arguments:
-        bounds: The pair.
-        dim: The number of dimensions.
+        bounds: The range `(low, high)`, each a number or one per dimension; none if there is no range.
+        dim: The number of dimensions $d$ of the parameters.
         truths: The truths, which tell in two dimensions whether the pair is one of rows `(low, high)` by mistake.
     """
 

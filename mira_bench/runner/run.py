@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ..adapters.identity import describe
@@ -21,8 +20,9 @@ from ..candidate import Candidate
 from ..errors import UsageError
 from ..fiducials import Fiducials
 from ..metric import Block, Context, Metric, Record, Scores
+from ..metrics.records import joined
 from ..ranking.tiers import Standing
-from ..ranks.scaling import Scaling, as_bounds, sample_range
+from ..ranks.scaling import Scaling, as_bounds, pooled_range, sample_range
 from ..result import Result
 from ..task import Task
 from .canary import Reuse, check_candidates, check_fits, check_task
@@ -52,7 +52,7 @@ class _Range(Metric):
         return {"low": low, "high": high}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        return Scores(result=[np.concatenate([r[key] for r in records]) for key in ("low", "high")])
+        return Scores(result=[joined(records, key) for key in ("low", "high")])
 
 
 def _execute(
@@ -250,10 +250,9 @@ def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: E
     first = first.seen_in(Context(scaling))
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
     outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
-    low, high = scaling.truths.copy(), scaling.truths.copy()
+    found = []
     for name, blocks in outcomes.items():
         if name not in failures:
             records = [b["range"] for b in blocks if not isinstance(b["range"], str)]
-            a, b = ranges.reduce(records, scaling).result
-            low, high = np.minimum(low, a), np.maximum(high, b)
-    return dataclasses.replace(scaling, pooled=(low, high))
+            found.append((slice(None), *ranges.reduce(records, scaling).result))
+    return dataclasses.replace(scaling, pooled=pooled_range(scaling.truths, found))

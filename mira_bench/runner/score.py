@@ -34,7 +34,7 @@ from ..metric import Block, Metric
 from ..metrics import choose_metrics
 from ..ranking.tiers import RANKINGS, Standing
 from ..ranks.kernel import available_threads
-from ..ranks.scaling import Scaling, as_bounds, sample_range
+from ..ranks.scaling import Scaling, as_bounds, pooled_range, sample_range
 from ..result import Result
 from ..sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
 from ..task import BLOCK
@@ -159,26 +159,13 @@ def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
     }
 
 
-def _pooled(truths: NDArray[np.float64], samples: Mapping[str, _Samples]) -> tuple[NDArray, NDArray]:
-    r"""The range of all candidates' samples and the truth, per fiducial."""
-    low, high = truths.copy(), truths.copy()
-    for values in samples.values():
-        for rows in values.blocks:
-            a, b = sample_range(values[rows])
-            low[rows], high[rows] = np.minimum(low[rows], a), np.maximum(high[rows], b)
-    return low, high
-
-
-def _annotated(standings: list[Standing], notes: Mapping[str, list[str]]) -> list[Standing]:
-    r"""Appends notes to the candidates' MIRA rows."""
-    out = []
-    for one in standings:
-        mira = one.scores.get("mira")
-        if mira is not None and notes[one.name]:
-            mira = dataclasses.replace(mira, note="; ".join([mira.note, *notes[one.name]]))
-            one = dataclasses.replace(one, scores={**one.scores, "mira": mira})
-        out.append(one)
-    return out
+def _with_remarks(one: Standing, remarks: Sequence[str], metrics: Mapping[str, Metric]) -> Standing:
+    r"""Appends what is to be known about a candidate's samples to the rows of the metrics that have room for it."""
+    scores = {
+        key: dataclasses.replace(row, note="; ".join([row.note, *remarks])) if metrics[key].remarks else row
+        for key, row in one.scores.items()
+    }
+    return dataclasses.replace(one, scores=scores)
 
 
 def score(
@@ -273,7 +260,8 @@ def score(
     chosen = choose_metrics(metrics, regions, normalize)
     pooled = None
     if any(metric.normalize == "pooled" for metric in chosen.values()):
-        pooled = _pooled(y, samples)
+        parts = ((rows, *sample_range(one[rows])) for one in samples.values() for rows in one.blocks)
+        pooled = pooled_range(y, parts)
     scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y), pooled=pooled)
     for metric in chosen.values():
         scaling.resolve(metric.normalize)
@@ -306,22 +294,22 @@ def score(
         mine = [outcome for (owner, _), outcome in zip(units, outcomes, strict=True) if owner == name]
         standings.append(standing(name, "candidate", mine, chosen, scaling, sets[name] is not None))
 
-    notes: dict[str, list[str]] = {name: [] for name in samples}
+    remarks: dict[str, list[str]] = {name: [] for name in samples}
     if len({s.shape[1] for s in samples.values()}) > 1:
         for name, s in samples.items():
-            notes[name].append(f"S = {s.shape[1]}")
+            remarks[name].append(f"S = {s.shape[1]}")
     for name, s in samples.items():
         effective = autocorrelated(s)
         if effective is not None:
             told = f"{effective:.0f} of {s.shape[1]} samples are effective"
-            notes[name].append(f"autocorrelated: {told}")
+            remarks[name].append(f"autocorrelated: {told}")
             warnings.append(
                 f"{s.name} is autocorrelated: {told}, so its scores deviate from the exact null; thin the chains more"
             )
             log.warning("%s", warnings[-1])
     return Result(
         task="samples",
-        standings=_annotated(standings, notes),
+        standings=[_with_remarks(one, remarks[one.name], chosen) for one in standings],
         metrics=list(chosen),
         columns={key: metric.column for key, metric in chosen.items() if metric.column},
         names=None if names is None else list(names),

@@ -11,7 +11,7 @@ from mira_bench.config import Asked
 from mira_bench.metric import Scores
 from mira_bench.metrics.energy import Box, prior_energy
 from mira_bench.ranking.tiers import Standing, rank
-from mira_bench.ranking.trainings import methods
+from mira_bench.ranking.trainings import method_table
 from mira_bench.ranks.scaling import Scaling
 from mira_bench.runner.plan import Settings
 from mira_bench.runner.run import perform
@@ -145,7 +145,7 @@ def test_candidates_on_both_sides_are_compared_by_their_distance(rng):
     table = rank(made, rank_by="mira").set_index("candidate")
     assert sorted(table.tied[["low", "high"]]) == ["best", "tied"]
     assert table.tied["far"] == "no"
-    table = methods(made, rank_by="mira").set_index("method")
+    table = method_table(made, rank_by="mira").set_index("method")
     assert sorted(table.tied[["low", "high"]]) == ["best", "tied"]
     assert table.tied["far"] == "no"
 
