@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from .compiling import compiled
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -75,14 +76,14 @@ def seeded(python: int, numpy: int, torch: int) -> Iterator[None]:
             np.random.set_state(states[1])
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _mix(x: np.uint64) -> np.uint64:
     x = (x ^ (x >> np.uint64(30))) * _MIX_A
     x = (x ^ (x >> np.uint64(27))) * _MIX_B
     return x ^ (x >> np.uint64(31))
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _fill(keys: NDArray[np.uint64], out: NDArray[np.float32]) -> None:
     # SplitMix64 in counter mode (Steele, Lea & Flood 2014): two 24-bit uniforms from each word.
     half = (out.shape[1] + 1) // 2

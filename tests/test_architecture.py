@@ -13,7 +13,7 @@ PACKAGE = Path(mb.__file__).parent
 
 # From the ground up. A room knows those below it.
 FLOORS = (
-    {"_version", "errors", "moved"},
+    {"_version", "compiling", "errors", "moved"},
     {"arrays", "statistics", "streams"},
     {"diagnostics", "layouts", "sharing"},
     {"ranks"},
@@ -112,6 +112,13 @@ def test_the_private_parts_of_hydra_are_used_in_one_place():
     import hydra
 
     assert hydra.__version__.startswith("1.3."), "look whether hydra._internal is still what sweeper.py takes it for"
+
+
+def test_numba_compiles_in_one_place():
+    tasks = Path(mb.tasks.__file__).parent
+    sources = {path.resolve() for folder in (PACKAGE, tasks) for path in folder.rglob("*.py")}
+    users = [path.name for path in sources if "import njit" in path.read_text(encoding="utf-8")]
+    assert users == ["compiling.py"]
 
 
 def test_what_the_package_shows():

@@ -14,9 +14,9 @@ __all__ = ["Mass", "Moved", "hmc", "mass", "trajectory"]
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiling import compiled
 from .target import Floats, UnitCube
 
 REFLECTIONS = 1000  # in one drift; a walker that meets more walls is out of control and stays where it was
@@ -53,7 +53,7 @@ def mass(matrix: NDArray[np.floating]) -> Mass:
     return Mass(root, inverse_root, inverse_root.T @ inverse_root)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _drift(
     u: NDArray, v: NDArray, step: NDArray, inverse: NDArray, periodic: NDArray, most: int, valid: NDArray
 ) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import Array, as_host, refuse_non_finite
+from ..compiling import compiled
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.scaling import Scale, Scaling
@@ -110,7 +110,7 @@ class EnergyResult(MeanScore):
 
 # The innermost loops run over samples and add into a buffer: SIMD without reassociation, so the bits are the same
 # whether the code was just compiled or comes from the cache.
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _pair_distances(values: NDArray, lags: NDArray, square: NDArray, total: NDArray) -> None:
     dim, twice = values.shape
     count = twice // 2

@@ -16,15 +16,16 @@ __all__ = [
 ]
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from ..compiling import compiled
 
 CHUNK = 512  # samples in flight: they stay in the L1/L2 cache
 
 
 # `contract` allows fused multiply-adds and nothing else: no reassociation, so the same input gives the same bits
 # whether the machine code was just compiled or comes from the cache.
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def directions(
     samples: NDArray, truth: NDArray, inverse: NDArray, start: int, stop: int, direction: NDArray, half: NDArray
 ) -> int:
@@ -46,7 +47,7 @@ def directions(
     return -1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def count_pair(
     direction: NDArray, half: NDArray, offsets: NDArray, size: int, unroll: tuple[int, ...]
 ) -> tuple[np.int32, np.int32]:
@@ -65,7 +66,7 @@ def count_pair(
     return first, second
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def relative(samples: NDArray, truth: NDArray, inverse: NDArray, start: int, stop: int, out: NDArray) -> int:
     r"""Fills the scaled differences between samples and truth; returns a non-finite sample's index, or -1."""
     dim = truth.shape[0]
@@ -80,7 +81,7 @@ def relative(samples: NDArray, truth: NDArray, inverse: NDArray, start: int, sto
 
 # |z - b| - |b| = max(-w, w - 2|b|) with w = sign(b) z: no difference of large numbers when the posterior is narrow.
 # Everything is finite here (`relative` has checked), and without NaN and signed zeros a maximum is one instruction.
-@njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"})
 def count_l1_pair(
     z: NDArray, sign: NDArray, twice: NDArray, size: int, unroll: tuple[int, ...], found: NDArray
 ) -> None:
@@ -102,7 +103,7 @@ def count_l1_pair(
 
 
 # Inside a cube means inside in every dimension: -gap < w < 2|b| + gap, where gap is how far |b| is below the largest.
-@njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"})
 def count_chebyshev(
     z: NDArray, sign: NDArray, gap: NDArray, far: NDArray, size: int, unroll: tuple[int, ...]
 ) -> np.int32:
@@ -117,7 +118,7 @@ def count_chebyshev(
     return inside
 
 
-@njit(nogil=True, cache=True, fastmath={"contract", "nnan", "nsz"})
+@compiled(fastmath={"contract", "nnan", "nsz"})
 def count_within_chebyshev(
     z: NDArray, sign: NDArray, gap: NDArray, far: NDArray, size: int, unroll: tuple[int, ...]
 ) -> np.int32:

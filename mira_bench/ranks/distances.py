@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+from ..compiling import compiled
 from ..errors import UsageError
 from .compiled import CHUNK, count_chebyshev, count_l1_pair, count_pair, count_within_chebyshev, relative
 
@@ -59,7 +59,7 @@ def parse_distance(distance: Any) -> Distance:
     return Distance(name, power)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_boxes(
     samples: NDArray,
     truth: NDArray,
@@ -112,7 +112,7 @@ def _count_boxes(
     return -1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _count_angles(
     samples: NDArray,
     truth: NDArray,
@@ -175,7 +175,7 @@ def _count_angles(
 
 
 # No fused multiply-add here: a copy of the truth must give exactly zero, whichever way its power is computed.
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_power(z: NDArray, offsets: NDArray, power: float, closer: NDArray, equal: NDArray) -> None:
     dim, size = z.shape
     whole = int(power) if power == int(power) and power <= 8 else 0

@@ -32,11 +32,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from ..arrays import Array, as_host, is_device_tensor, refuse_non_finite
+from ..compiling import compiled
 from ..errors import UsageError
 from ..streams import fiducial_keys, uniforms
 from .centers import Centers
@@ -50,7 +50,7 @@ _FUSED = (2, 4, 8, 16)  # dimensions that the fused loop is unrolled for; beyond
 _BLOCK_BYTES = 2**21  # centers of a block of fiducials
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _count_block(
     samples: NDArray,
     truths: NDArray,
@@ -93,7 +93,7 @@ def _count_block(
     return -1
 
 
-@njit(nogil=True, cache=True, fastmath={"contract"})
+@compiled(fastmath={"contract"})
 def _unit_rows(samples: NDArray, truth: NDArray, inverse: NDArray, direction: NDArray, half: NDArray) -> int:
     r"""Like `_directions`, with one row per sample, for a BLAS product."""
     count, dim = samples.shape

@@ -10,10 +10,10 @@ __all__ = ["Play", "feature_names", "marginal_axes", "play", "play_histogram", "
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ..arrays import Array
+from ..compiling import compiled
 from ..streams import generator
 from .centers import Centers
 from .distances import Distance
@@ -71,7 +71,7 @@ class Play:
     null: NDArray[np.float64]
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _rank_features(order: NDArray, score: NDArray, out: NDArray) -> None:
     regions, points = order.shape
     for r in range(regions):
@@ -160,7 +160,7 @@ def play(
     return Play(observed, variance, null)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add_ranks(order: NDArray, players: NDArray, rank: NDArray, out: NDArray) -> None:
     regions, points = order.shape
     for r in range(regions):

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from mira_bench.compiling import compiled
 
 from .priors import LogNormalPrior
 from .sampler import SampledPosterior, Settings
@@ -24,7 +25,7 @@ TOLERANCE = 1e-6  # of a step; the logarithms are then right to 2e-4, and the no
 
 @cache
 def _solve() -> Any:
-    @njit(nogil=True)
+    @compiled()
     def rate(u: NDArray, y: NDArray, out: NDArray) -> None:
         # For the logarithms of the counts, which stay positive however few are left.
         out[0] = y[0] - y[1] * np.exp(u[1])

@@ -8,9 +8,10 @@ from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import special
+
+from mira_bench.compiling import compiled
 
 from .priors import LogNormalPrior
 from .sampler import SampledPosterior, Settings
@@ -23,7 +24,7 @@ TOLERANCE = 1e-7  # of a step; the logarithms are then right to 1e-6
 
 @cache
 def _solve() -> Any:
-    @njit(nogil=True)
+    @compiled()
     def rate(u: NDArray, y: NDArray, out: NDArray) -> None:
         # The share that can be infected, and the logarithm of the share that is: small numbers keep their digits.
         new = y[0] * u[0]

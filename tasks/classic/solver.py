@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from mira_bench.compiling import compiled
 
 SAFETY, SHRINK, GROW = 0.9, 0.2, 5.0  # of the next step
 MOST = 100_000  # steps; a solution that needs more is given up as not a number
@@ -28,7 +29,7 @@ def dormand_prince(rate: Callable[..., None]) -> Callable[..., NDArray]:
         | A family of embedded Runge-Kutta formulae (Dormand & Prince 1980)
     """
 
-    return njit(nogil=True)(_solver(rate))
+    return compiled()(_solver(rate))
 
 
 def _solver(rate: Any) -> Callable[..., NDArray]:

@@ -21,9 +21,6 @@ The arguments of the public functions:
 - `size`: the number of pixels;
 - `unroll`: a tuple as long as the series of $T$, which makes its length a compile-time constant.
 
-All loops are in one file, because numba's cache notices changes of the file of a function, but not those of the
-functions that it calls.
-
 References:
     | The elliptical power law profile lens (Tessore & Metcalf 2015)
 """
@@ -33,8 +30,9 @@ __all__ = ["CHUNK", "gradients", "grams", "images"]
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from mira_bench.compiling import compiled
 
 from .elementary import FASTMATH, exp2, log2
 
@@ -49,7 +47,7 @@ _BETA = 0
 _POSITION, _ALPHA, _T, _S, _POWER, _BY_Q, _BY_PHI, _BY_T = (2 * WIDTH + i * WIDTH for i in range(8))
 
 # Under Python's error model a division may raise, and no loop with a division becomes SIMD.
-jit = njit(nogil=True, cache=True, fastmath=FASTMATH, error_model="numpy")
+jit = compiled(fastmath=FASTMATH, error_model="numpy")
 
 
 @jit
