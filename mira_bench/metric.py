@@ -40,8 +40,8 @@ class Block:
             only by metrics that use it.
         log_prob: Computes the candidate's log-density at the truth (first) and at its samples, with shape
             $(L, S + 1)$, if it has a density.
-        log_likelihood: Computes the task's log-likelihood of the truth (first) and of the samples, with shape
-            $(L, S + 1)$, if the task has one.
+        log_likelihood: Computes the task's log-likelihood of the truth (first) and of the samples with given indices,
+            with shape $(L, 1 + S')$, if the task has one.
         conditional: Whether the samples are given `x`, so that tests may use it; else it is something else.
         log_evidence: Computes the log-evidence of the candidate's model and of the true one, with shape $(L, 2)$, or
             $(L, 1)$ if nobody knows the latter, if the candidate has one.
@@ -59,7 +59,7 @@ class Block:
     x: Array | None = None
     reference: Callable[[], NDArray] | None = None
     log_prob: Callable[[], NDArray] | None = None
-    log_likelihood: Callable[[], NDArray] | None = None
+    log_likelihood: Callable[[NDArray], NDArray] | None = None
     conditional: bool = True
     log_evidence: Callable[[], NDArray] | None = None
     diagnostics: Mapping[str, NDArray[np.float64]] | None = None

@@ -1,13 +1,13 @@
 r"""One calibration p-value per candidate: many features of ranks in four groups, against their exact null.
 
-If a candidate is right, the truth and its samples are exchangeable given the observation, so any of them could have been
-the truth. The features of every point are known from the tables of `ranks.tables`; drawing a player per fiducial, many
+If a candidate is right, the truth and its samples are exchangeable given the observation: any of them could have been the
+truth. The features of every point are known from the tables of `ranks.tables`; drawing a player per fiducial, many
 times, gives the joint null of all of them. Features are put into groups, so that the many that see correlations or the
 data do not drown the few that see widths:
 
 - balls: the MIRA score and the tilt, in random balls;
 - marginals: location and dispersion of the rank along each axis;
-- shape: products of ranks along two whitened axes, the rank of the distance from the middle, and its spread;
+- shape: the peak along each axis; products of ranks along two whitened axes; rank, tails and spread of the distance from the middle;
 - data: locations and dispersions that go with the data (or with where the posterior lies, which is the trend), and the
   rank of the likelihood, if the task has one.
 
@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from scipy import stats
 
 from ..arrays import as_host, flat
+from ..compiling import compiled
 from ..diagnostics import autocorrelated
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores
@@ -39,6 +39,7 @@ from ..ranks.spoiled import CORRELATIONS, SHIFTS, WIDTHS, Effects, effects_of
 from ..ranks.tables import Table, marginal_axes, rank_table, tie_breaker
 from ..ranks.weights import columns_of, normal_scores, sketch
 from ..streams import generator
+from .records import joined
 
 LEVEL = 0.01
 POWER = 0.9
@@ -76,6 +77,7 @@ class CalibrationResult:
         largest: The largest $|z|$ of each group, in the first row of the truths, then of the replicates, $(B + 1, G)$.
         locations: The ranks of the truths along the axes, minus their expectation, $(L, q)$.
         fiducials: The number of fiducials.
+        samples: The number of samples of each.
         projected: Whether the axes are random projections, because there are too many dimensions.
         effects: What errors of known sizes do to the features, in standard deviations per fiducial.
         columns: What the columns of the data stand for.
@@ -88,6 +90,7 @@ class CalibrationResult:
     largest: Floats
     locations: Floats
     fiducials: int
+    samples: int
     projected: bool = False
     effects: Effects | None = None
     columns: Sequence[str] = ()
@@ -210,7 +213,7 @@ class CalibrationResult:
             return max(found)
 
         e = self.effects
-        together = {"balls": e.balls, "marginals": e.dispersion.max(axis=1), "shape": e.radius}
+        together = {"balls": e.balls, "marginals": e.dispersion.max(axis=1), "shape": e.tails}
         widths = [smallest(np.log(WIDTHS), together[g], g) for g in together if g in self.groups]
         one = smallest(np.log(WIDTHS), e.dispersion.min(axis=1), "marginals") if e.dispersion.size else math.nan
         pair = smallest(CORRELATIONS, e.pair, "shape") if "shape" in self.groups else math.nan
@@ -222,7 +225,7 @@ class CalibrationResult:
         )
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add_players(table: NDArray, players: NDArray, sums: NDArray) -> None:
     rows, count = players.shape
     for b in range(rows):
@@ -273,7 +276,7 @@ class Calibration(Metric):
         axes = marginal_axes(dim, block.seed)
         centers = uniform_centers(block.seed, self.regions, dim)
         ruler = block.scale(self.normalize)
-        likelihood = block.log_likelihood() if block.log_likelihood is not None and self.data else None
+        likelihood = block.log_likelihood(chosen) if block.log_likelihood is not None and self.data else None
         tables: list[Table] = []
         places: list[Floats] = []
         sets = _sets(block)
@@ -294,7 +297,7 @@ class Calibration(Metric):
                 points, around = frame(truth, inside, scale, row, centers, block.index[rows[:1]], EUCLIDEAN)
                 likely = None
                 if likelihood is not None and len(rows) == 1:
-                    likely = likelihood[rows[0], np.concatenate([[0], 1 + chosen])]
+                    likely = likelihood[rows[0]]
                 rng = tie_breaker(block.seed, first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
                 if first < EFFECT_FIDUCIALS and len(samples) > 3:
@@ -325,8 +328,8 @@ class Calibration(Metric):
         return Scores(score=abs(z), pvalue=result.pvalue, note=note, result=result)
 
     def _test(self, records: list[Record]) -> CalibrationResult:
-        ranks, balls, place = (_joined(records, key) for key in ("ranks", "balls", "place"))
-        points, truths = (_joined(records, key) for key in ("points", "truths"))
+        ranks, balls, place = (joined(records, key) for key in ("ranks", "balls", "place"))
+        points, truths = (joined(records, key) for key in ("points", "truths"))
         likelihood = all(bool(r["likelihood"]) for r in records)
         weights, columns = columns_of(records)
         axes = place.shape[1]
@@ -357,14 +360,11 @@ class Calibration(Metric):
             largest[:, g] = np.abs(z[:, [i for i, f in enumerate(kept) if f.group == group]]).max(axis=1)
         index = {f: np.sqrt(variance[i] / truths.sum()) for i, f in enumerate(features)}
         return CalibrationResult(
-            kept, z[0], largest, locations, int(truths.sum()), bool(records[0]["projected"]),
+            kept, z[0], largest, locations, int(truths.sum()), int(records[0]["thinned"][0]),
+            bool(records[0]["projected"]),
             Effects.of(records, index) if not (truths > 1).any() else None,
             columns, np.flatnonzero(~moving).tolist(), _notes(records),
         )  # fmt: skip
-
-
-def _joined(records: list[Record], key: str) -> NDArray:
-    return np.concatenate([r[key] for r in records])
 
 
 def _small(ranks: NDArray[np.uint32]) -> NDArray:

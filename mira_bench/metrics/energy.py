@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from ..arrays import Array, as_host, refuse_non_finite
 from ..compiling import compiled
@@ -20,6 +21,7 @@ from .records import joined
 
 LAGS = 128  # with more samples than this, the pair term uses S times so many pairs: its noise is far below 1/sqrt(S)
 BULK = 2.5  # interquartile ranges on either side of the quartiles: four standard deviations of a normal law
+NO_SKILL = 0.1  # a skill that is surely less than this is none
 DRAWS = 128  # other truths that stand for the prior of a fiducial
 
 
@@ -96,10 +98,19 @@ class EnergyResult(MeanScore):
         return mean_stderr((self.bounded - ratio * self.prior) / self.prior.mean())[1]
 
     @property
-    def informative(self) -> bool:
-        r"""Whether the candidate beats the prior by two standard errors."""
+    def information(self) -> str | None:
+        r"""`"some"` if the candidate is shown to beat the prior, `"none"` if it is shown not to, else `"unresolved"`.
+
+        Shown is what Student's interval of two standard errors (of 95 %, with few fiducials) says. Not to beat the prior
+        means that the skill is below .1. None if the prior's score is not known.
+        """
+        if np.isnan(self.prior).any():
+            return None
         mean, stderr = mean_stderr(self.prior - self.bounded)
-        return bool(mean > 2 * stderr)
+        reach = max(2.0, float(stats.t.ppf(0.975, len(self.prior) - 1)))
+        if mean > reach * stderr:
+            return "some"
+        return "none" if self.skill + reach * self.skill_stderr < NO_SKILL else "unresolved"
 
     @property
     def harmful(self) -> bool:

@@ -269,6 +269,7 @@ class Mira(Metric):
     test: bool = True
 
     name = "mira"
+    version = 2
     remarks = True
 
     def __post_init__(self) -> None:
@@ -303,10 +304,9 @@ class Mira(Metric):
         few = block.first(int(np.clip(fiducials, *NULL_FIDUCIALS)))
         if len(few.truths) == 0:
             return Null(np.zeros(REPLICATES), 0)
-        dim = block.truths.shape[1]
         result = play(
             few.truths, few.samples, few.scale(self.normalize), few.centers(self.centers, self.regions),
-            distance=parse_distance(self.distance), axes=np.empty((0, dim)), trend=np.empty((len(few.truths), 0)),
+            distance=parse_distance(self.distance),
             seed=block.seed, index=few.index, replicates=REPLICATES,
         )  # fmt: skip
         return Null(result.null[:, 0], len(few.truths))

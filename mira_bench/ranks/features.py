@@ -1,7 +1,9 @@
 r"""From ranks to features: numbers whose expectation is known for a perfect candidate, and moves if it is wrong.
 
 Scores of ranks are chosen for what they see: the location is the rank itself (Wilcoxon), the dispersion is the absolute
-normal score, between Mood's bounded one, which is blind to tails, and Klotz' square, which is all tails.
+normal score, between Mood's bounded one, which is blind to tails, and Klotz' square, which is all tails, and the peak is
+a polynomial of fourth order (Neyman), which tells one mode from two. The distance from the middle has three scores: its
+rank, its tails (the normal law's $\chi^2$ of the same rank) and the spread of its rank.
 """
 
 __all__ = ["Feature", "expand", "feature_list", "scores_of"]
@@ -46,14 +48,15 @@ def feature_list(axes: int, columns: int, likelihood: bool) -> list[Feature]:
     found = [Feature("balls", "mira"), Feature("balls", "tilt")]
     found += [Feature("marginals", "location", (i,)) for i in each]
     found += [Feature("marginals", "dispersion", (i,)) for i in each]
+    found += [Feature("shape", "peak", (i,)) for i in each]
     if axes > 1:
         found += [Feature("shape", "pair", (i, j)) for i in each for j in range(i + 1, axes)]
-        found += [Feature("shape", "radius"), Feature("shape", "spread of the radius")]
+        found += [Feature("shape", kind) for kind in ("radius", "tails", "spread of the radius")]
     found += [Feature("data", "trend", (i,)) for i in each]
     found += [Feature("data", "location", (i,), j) for i in each for j in data]
     found += [Feature("data", "dispersion", (i,), j) for i in each for j in data]
     if axes > 1:
-        found += [Feature("data", "radius", (), j) for j in data]
+        found += [Feature("data", "tails", (), j) for j in data]
     if likelihood:
         found += [Feature("data", "likelihood"), Feature("data", "spread of the likelihood")]
     return found
@@ -61,16 +64,15 @@ def feature_list(axes: int, columns: int, likelihood: bool) -> list[Feature]:
 
 @lru_cache(maxsize=8)
 def _lookup(points: int, axes: int) -> tuple[Floats, Floats, Floats]:
-    r"""Location, dispersion and radius of every possible value of twice a mid-rank."""
+    r"""Location, dispersion and tails of every possible value of twice a mid-rank."""
     u = (np.arange(2 * points - 1) / 2 + 0.5) / points
     return scores_of(u, axes)
 
 
 def scores_of(u: Floats, axes: int) -> tuple[Floats, Floats, Floats]:
-    r"""Returns the scores of relative ranks $u \in (0, 1)$: location, dispersion, and the normal law's radius."""
+    r"""Returns the scores of relative ranks $u \in (0, 1)$: location, dispersion, and tails."""
 
-    radius = np.sqrt(2 * special.gammaincinv(axes / 2, u))
-    return u - 0.5, np.abs(special.ndtri(u)), radius
+    return u - 0.5, np.abs(special.ndtri(u)), 2 * special.gammaincinv(axes / 2, u)
 
 
 def expand(ranks: NDArray, balls: NDArray, place: Floats, data: Floats, likelihood: bool) -> Floats:
@@ -85,21 +87,21 @@ def expand(ranks: NDArray, balls: NDArray, place: Floats, data: Floats, likeliho
     """
 
     count, axes = len(ranks), len(place)
-    location, dispersion, radius = _lookup(count, axes)
+    location, dispersion, tails = _lookup(count, axes)
     marginal = ranks[:, :axes]
     where, width = location[marginal], dispersion[marginal]
-    parts = [balls.astype(np.float64), where, width]
+    square = np.square(where)
+    parts = [balls.astype(np.float64), where, width, square * (square - 3 / 14)]
     if axes > 1:
         white, far = location[ranks[:, axes : 2 * axes]], ranks[:, 2 * axes]
         first, second = np.triu_indices(axes, 1)
-        distance = radius[far]
-        parts += [white[:, first] * white[:, second], distance[:, None], np.square(location[far])[:, None]]
+        radius, outside = location[far], tails[far]
+        parts += [white[:, first] * white[:, second], np.stack([radius, outside, np.square(radius)], axis=1)]
     parts.append(where * place)
     if len(data):
         parts += [(where[:, :, None] * data).reshape(count, -1), (width[:, :, None] * data).reshape(count, -1)]
         if axes > 1:
-            # The spread about the mean: data of large numbers multiply what is left of a feature, not its size.
-            parts.append(distance[:, None] * data)
+            parts.append(outside[:, None] * data)
     if likelihood:
         likely = location[ranks[:, -1]]
         parts += [likely[:, None], np.square(likely)[:, None]]

@@ -5,7 +5,7 @@ the truth. One sort per center gives the ball ranks of all of them. Drawing one 
 the null distribution of anything that is a mean over fiducials, for every $L$, $S$, $R$ and $d$.
 """
 
-__all__ = ["Play", "feature_names", "marginal_axes", "play", "play_histogram", "random_axes", "width_effects"]
+__all__ = ["Play", "ball_features", "expected_score", "play", "play_histogram", "random_axes", "region_score"]
 
 from dataclasses import dataclass
 
@@ -19,9 +19,6 @@ from .centers import Centers
 from .distances import Distance
 from .kernel import EUCLIDEAN, far_from, frame, one_blas_thread
 from .scaling import Scale
-
-MARGINALS = 16  # beyond this many dimensions, random projections stand in for the marginals
-PER_MARGINAL = ("location", "trend", "dispersion")
 
 
 def expected_score(samples: int) -> float:
@@ -44,26 +41,14 @@ def random_axes(count: int, dim: int, seed: int) -> NDArray[np.float64]:
     return axes / np.linalg.norm(axes, axis=1, keepdims=True)
 
 
-def marginal_axes(dim: int, seed: int) -> NDArray[np.float64]:
-    r"""Returns the directions of the marginals, $(q, d)$: the axes, or random unit vectors if they are many."""
-
-    return np.eye(dim) if dim <= MARGINALS else random_axes(MARGINALS, dim, seed)
-
-
-def feature_names(marginals: int) -> list[tuple[str, int]]:
-    r"""The columns of a feature table: their kind and the marginal they belong to (-1 for the balls)."""
-
-    return [("mira", -1), ("tilt", -1)] + [(kind, m) for m in range(marginals) for kind in PER_MARGINAL]
-
-
 @dataclass(frozen=True)
 class Play:
-    r"""What the players of some fiducials give. All features are centered on their null expectation.
+    r"""What the players of some fiducials give: the MIRA score and the tilt, relative to their null expectation.
 
     Arguments:
-        observed: The features of the true truths, $(L, F)$.
-        variance: The null variance of each feature, over the players of each fiducial, $(L, F)$.
-        null: Sums over the fiducials of the features of randomly chosen players, $(B, F)$.
+        observed: Those of the truths, $(L, 2)$.
+        variance: Their null variance, over the players of each fiducial, $(L, 2)$.
+        null: Sums over the fiducials of those of randomly chosen players, $(B, 2)$.
     """
 
     observed: NDArray[np.float64]
@@ -80,41 +65,30 @@ def _rank_features(order: NDArray, score: NDArray, out: NDArray) -> None:
             out[order[r, k], 1] += (k / (points - 1) - 0.5) / regions
 
 
-def _features(
-    points: NDArray[np.float64],
-    centers: NDArray[np.float64],
-    distance: Distance,
-    axes: NDArray[np.float64],
-    trend: NDArray[np.float64],
-    rng: np.random.Generator,
+def _order(far: NDArray[np.float64], single: bool, rng: np.random.Generator) -> NDArray[np.intp]:
+    r"""The points by their distance to each center $(R, N)$; ties are broken anew in every region."""
+    # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
+    order = np.argsort(far.astype(np.float32) if single else far, axis=1)
+    near = np.take_along_axis(far, order, axis=1)
+    tied = np.flatnonzero((near[:, 1:] == near[:, :-1]).any(axis=1))
+    for r in tied:
+        order[r] = np.lexsort((rng.random(far.shape[1]), far[r]))
+    return order
+
+
+def ball_features(
+    points: NDArray[np.float64], centers: NDArray[np.float64], distance: Distance, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     r"""The features of all S + 1 points of one fiducial; the truth is the first row."""
     samples = len(points) - 1
-    shuffle = rng.permutation(samples + 1)  # ties are broken by position, so positions are random
-    shuffled = points[shuffle]
+    shuffle = rng.permutation(samples + 1)  # a sort may order what is all but equal by position
     table = region_score(np.arange(samples + 1), samples) - expected_score(samples)
-    out = np.zeros((samples + 1, 2 + len(PER_MARGINAL) * len(axes)))
-    # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
-    far = far_from(shuffled, centers, distance)
-    _rank_features(np.argsort(far.astype(np.float32) if distance.translates else far, axis=1), table, out)
-    if len(axes):
-        order = np.argsort(shuffled @ axes.T, axis=0, kind="stable")
-        ranks = np.empty_like(order)
-        np.put_along_axis(ranks, order, np.arange(samples + 1)[:, None], axis=0)
-        u = ranks / samples - 0.5
-        out[:, 2::3] = u
-        out[:, 3::3] = u * trend
-        out[:, 4::3] = u**2 - null_dispersion(samples)
+    out = np.zeros((samples + 1, 2))
+    order = _order(far_from(points[shuffle], centers, distance), distance.translates, rng.spawn(1)[0])
+    _rank_features(order, table, out)
     result = np.empty_like(out)
     result[shuffle] = out
     return result
-
-
-def null_dispersion(samples: int) -> float:
-    r"""The mean of $(u - 1/2)^2$ for a rank $u = J / S$ of a perfect candidate."""
-
-    u = np.arange(samples + 1) / samples - 0.5
-    return float(np.mean(u**2))
 
 
 def play(
@@ -124,8 +98,6 @@ def play(
     centers: Centers,
     *,
     distance: Distance = EUCLIDEAN,
-    axes: NDArray[np.float64],
-    trend: NDArray[np.float64],
     seed: int,
     index: NDArray[np.integer],
     replicates: int = 999,
@@ -138,22 +110,19 @@ def play(
         scale: The scale of these fiducials.
         centers: Draws the centers of given fiducials.
         distance: The distance, on the scaled coordinates.
-        axes: The directions of the marginal features, with shape $(q, d)$; none of them if $q = 0$.
-        trend: Where each fiducial's points lie along the axes, $(L, q)$: the weight of the trend feature.
         seed: The seed of the players.
         index: The indices of the fiducials in the whole run, with shape $(L,)$.
         replicates: How many times a player per fiducial is drawn.
     """
 
     fiducials, count = truths.shape[0], samples.shape[1]
-    features = 2 + len(PER_MARGINAL) * len(axes)
-    observed, variance = np.empty((fiducials, features)), np.empty((fiducials, features))
-    null = np.zeros((replicates, features))
+    observed, variance = np.empty((fiducials, 2)), np.empty((fiducials, 2))
+    null = np.zeros((replicates, 2))
     with one_blas_thread():
         for l in range(fiducials):
             rng = generator(seed, "players", int(index[l]))
             points, around = frame(truths[l], samples[l], scale, l, centers, index[l : l + 1], distance)
-            table = _features(points, around, distance, axes, trend[l], rng)
+            table = ball_features(points, around, distance, rng)
             observed[l] = table[0]
             variance[l] = table.var(axis=0)
             null += table[rng.integers(0, count + 1, size=replicates)]
@@ -193,55 +162,7 @@ def play_histogram(
         for l in range(len(truths)):
             rng = generator(seed, "histogram players", int(index[l]))
             points, around = frame(truths[l], samples[l], scale, l, centers, index[l : l + 1], distance)
-            # Ties are broken by position, so positions are random, and players are drawn by position.
             shuffled = points[rng.permutation(count + 1)]
-            order = np.argsort(far_from(shuffled, around, distance), axis=1)
+            order = _order(far_from(shuffled, around, distance), False, rng.spawn(1)[0])
             _add_ranks(order, rng.integers(0, count + 1, size=replicates), rank, out)
     return out
-
-
-WIDTHS = np.array([0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0])
-
-
-def width_effects(
-    samples: NDArray[np.float64],
-    centers: NDArray[np.float64],
-    axes: NDArray[np.float64],
-    rng: np.random.Generator,
-    players: int = 4,
-) -> NDArray[np.float64]:
-    r"""How the features of one fiducial move when the candidate's own draws get too narrow or too wide.
-
-    Some samples play the truth; the others are stretched about their mean by each factor in `WIDTHS`. The same
-    players and centers without the stretch are subtracted, which removes most of the noise.
-
-    Arguments:
-        samples: The samples of one fiducial on the common scale, with shape $(S, d)$.
-        centers: The centers, with shape $(R, d)$.
-        axes: The directions of the marginals.
-        rng: The generator that picks the players.
-        players: How many of the samples play the truth.
-
-    Returns:
-        The mean change of the features, with shape `(len(WIDTHS), F)`.
-    """
-
-    count = len(samples)
-    y = samples - samples.mean(axis=0)
-    c = centers - samples.mean(axis=0)
-    factors = np.concatenate([[1.0], WIDTHS])
-    effects = np.zeros((len(factors), 2 + len(PER_MARGINAL) * len(axes)))
-    along, square, marginal = c @ y.T, np.einsum("ij,ij->i", y, y), y @ axes.T
-    chosen = rng.permutation(count)[: min(players, count)]
-    for m in chosen:
-        rest = np.arange(count) != m
-        mine = square[m] - 2 * along[:, m]
-        for a, factor in enumerate(factors):
-            theirs = factor**2 * square[rest] - 2 * factor * along[:, rest]
-            j = np.count_nonzero(theirs < mine[:, None], axis=1)
-            effects[a, 0] += region_score(j, count - 1).mean()
-            effects[a, 1] += j.mean() / (count - 1)
-            u = np.count_nonzero(factor * marginal[rest] < marginal[m], axis=0) / (count - 1) - 0.5
-            effects[a, 2::3] += u
-            effects[a, 4::3] += u**2
-    return np.asarray((effects[1:] - effects[0]) / len(chosen))

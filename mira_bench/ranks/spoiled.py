@@ -1,7 +1,7 @@
 r"""What errors of known sizes do to the features: the answer to "what would have been seen?".
 
 A candidate that is too narrow by a factor looks like truths that are too far out by the same factor. So a sample plays
-the truth, moved as the error would, beside the samples that are left, and its features are compared with its own before.
+the truth, moved as the error would, beside the samples that are left, and its features are compared with those before.
 """
 
 __all__ = ["CORRELATIONS", "SHIFTS", "WIDTHS", "Effects", "beside", "effects_of"]
@@ -20,7 +20,7 @@ from .tables import whitening
 WIDTHS = np.array([0.33, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0])
 SHIFTS = np.array([-3.0, -2.0, -1.0, -0.7, -0.5, -0.3, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0])
 CORRELATIONS = np.array([-0.95, -0.8, -0.6, -0.4, -0.3, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.95])
-PLAYERS = 8
+PLAYERS = 4  # samples of a fiducial that play the truth
 
 Floats = NDArray[np.float64]
 
@@ -32,14 +32,14 @@ class Effects:
     Arguments:
         balls: The MIRA score, if all widths are off by `WIDTHS`, $(W,)$.
         dispersion: The dispersions, $(W, q)$.
-        radius: The radius, $(W,)$.
+        tails: The tails of the distance from the middle, $(W,)$.
         location: The locations, if parameters are off by `SHIFTS` posterior standard deviations, $(H, q)$.
         pair: The product of the ranks of two parameters, if their correlation is off by `CORRELATIONS`, $(K,)$.
     """
 
     balls: Floats
     dispersion: Floats
-    radius: Floats
+    tails: Floats
     location: Floats
     pair: Floats
 
@@ -67,7 +67,7 @@ class Effects:
         return Effects(
             np.abs(mean["balls"]) / unit("balls", "mira"),
             np.abs(mean["dispersion"]) / unit("marginals", "dispersion"),
-            np.abs(mean["radius"]) / unit("shape", "radius"),
+            np.abs(mean["tails"]) / unit("shape", "tails"),
             np.abs(mean["location"]) / unit("marginals", "location"),
             np.abs(mean["pair"]) / np.median(unit("shape", "pair")),
         )
@@ -106,7 +106,7 @@ def effects_of(samples: Floats, centers: Floats, axes: Floats, rng: np.random.Ge
     # The symmetric root of a correlation matrix with r beside the diagonal.
     even, odd = np.sqrt(1 + turns), np.sqrt(1 - turns)
     own, other = (even + odd) / 2, (even - odd) / 2
-    balls, radius = np.zeros(len(factors)), np.zeros(len(factors))
+    balls, tails = np.zeros(len(factors)), np.zeros(len(factors))
     width, location, pair = np.zeros((len(factors), q)), np.zeros((len(shifts), q)), np.zeros(len(turns))
     chosen = rng.permutation(len(samples))[: min(PLAYERS, len(samples))]
     for m in chosen:
@@ -124,9 +124,9 @@ def effects_of(samples: Floats, centers: Floats, axes: Floats, rng: np.random.Ge
             others, mine = (along - middle) @ white, (start - middle) @ white
             far = np.einsum("ij,ij->i", others, others)
             u = _relative((mine @ mine / factors**2)[:, None], far[:, None])[:, 0]
-            radius += scores_of(u, q)[2]
+            tails += scores_of(u, q)[2]
             i, j = rng.permutation(q)[:2]
             turned = np.stack([own * mine[i] + other * mine[j], other * mine[i] + own * mine[j]], axis=1)
             pair += np.prod(_relative(turned, others[:, [i, j]]) - 0.5, axis=1)
-    parts = (part / len(chosen) for part in (balls, width, radius, location, pair))
+    parts = (part / len(chosen) for part in (balls, width, tails, location, pair))
     return Effects(*(part[1:] - part[0] for part in parts))

@@ -11,13 +11,13 @@ __all__ = ["Table", "marginal_axes", "midranks", "rank_table", "whitening"]
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from ..compiling import compiled
 from ..streams import generator
 from .distances import Distance
-from .kernel import EUCLIDEAN, far_from
-from .players import expected_score, random_axes, region_score
+from .kernel import EUCLIDEAN
+from .players import ball_features, random_axes
 
 MARGINALS = 16  # beyond this many dimensions, random projections stand in for the marginals
 SHRINKAGE = 0.02  # of correlations towards zero, at least
@@ -31,7 +31,7 @@ def marginal_axes(dim: int, seed: int) -> Floats:
     return np.eye(dim) if dim <= MARGINALS else random_axes(MARGINALS, dim, seed)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _share_ranks(values: NDArray, order: NDArray, out: NDArray) -> None:
     rows, count = values.shape
     for i in range(rows):
@@ -72,15 +72,6 @@ def whitening(points: Floats) -> Floats:
     return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-9))) @ vectors.T / sd[:, None])
 
 
-@njit(nogil=True, cache=True)
-def _mean_depth(order: NDArray, score: NDArray, out: NDArray) -> None:
-    regions, points = order.shape
-    for r in range(regions):
-        for k in range(points):
-            out[order[r, k], 0] += score[k] / regions
-            out[order[r, k], 1] += (k / (points - 1) - 0.5) / regions
-
-
 @dataclass(frozen=True)
 class Table:
     r"""The ranks of the $N$ points of one set.
@@ -115,7 +106,6 @@ def rank_table(
         rng: Breaks ties of the balls.
     """
 
-    count = len(points)
     along = points @ axes.T
     rows = [along.T]
     if len(axes) > 1:
@@ -123,14 +113,7 @@ def rank_table(
         rows += [white.T, np.einsum("ij,ij->i", white, white)[None]]
     if likelihood is not None:
         rows.append(np.where(np.isnan(likelihood), -np.inf, likelihood)[None])
-    shuffle = rng.permutation(count)  # the balls break ties by position, so positions are random
-    far = far_from(points[shuffle], centers, distance)
-    score = region_score(np.arange(count), count - 1) - expected_score(count - 1)
-    shuffled = np.zeros((count, 2))
-    # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
-    _mean_depth(np.argsort(far.astype(np.float32) if distance.translates else far, axis=1), score, shuffled)
-    balls = np.empty((count, 2), np.float32)
-    balls[shuffle] = shuffled
+    balls = ball_features(points, centers, distance, rng).astype(np.float32)
     return Table(midranks(np.concatenate(rows)), balls)
 
 

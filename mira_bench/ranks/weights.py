@@ -53,7 +53,7 @@ def sketch(x: Array) -> dict[str, NDArray]:
 
 
 def columns_of(records: Sequence[Mapping[str, NDArray]]) -> tuple[Floats, list[str]]:
-    r"""Returns the columns of the data $(L, J)$ and what each stands for, from what blocks kept; none if one did not."""
+    r"""Returns the columns of the data $(L, J)$ and what each stands for; none if a block kept no data."""
 
     total = sum(len(r["truths"]) for r in records)
     if not all("x" in r for r in records) or total < 3:

@@ -187,6 +187,14 @@ def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior:
             return np.asarray(posterior.log_prob(points, x), np.float64)
 
         extras["log_prob"] = log_prob
+    task: Any = plan.task
+    if hasattr(task, "log_likelihood") and part.x is not None:
+
+        def log_likelihood(chosen: NDArray) -> NDArray:
+            points = np.concatenate([np.asarray(part.y)[:, None], as_host(draws.values[:count][:, chosen])], axis=1)
+            return np.asarray(task.log_likelihood(points, x[:, None]), np.float64)
+
+        extras["log_likelihood"] = log_likelihood
     if draws.log_evidence is not None or hasattr(posterior, "log_evidence"):
 
         def log_evidence() -> NDArray:
@@ -226,6 +234,7 @@ def _block(
         name=f"candidate {name!r}",
         groups=part.group,
         x=part.x,
+        conditional=getattr(plan.task, "conditional", True),
         **_extras(plan, block, fiducials, count, posterior, draws),
     )
 
