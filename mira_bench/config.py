@@ -1,7 +1,8 @@
 r"""From a config to the objects that it describes, with a sentence for what cannot be."""
 
 __all__ = [
-    "EXECUTION", "Asked", "Prepared", "asked", "check_files", "files", "fingerprint", "hash_settings", "identify_files",
+    "EXECUTION", "Asked", "Prepared", "asked", "check_files", "files", "hash_settings", "identify_files",
+    "job_fingerprint",
     "make", "prepare", "settle",
 ]  # fmt: skip
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from .adapters.files import Files
     from .metric import Metric
-    from .runner.plan import Plan, Settings
+    from .runner.setup import Settings, Setup
 
 # How a run is carried out: these keys do not change its result.
 EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
@@ -161,7 +162,7 @@ def asked(cfg: "DictConfig", task_name: str) -> Asked:
     r"""Makes what a config describes."""
     from omegaconf import OmegaConf
 
-    from .runner.plan import Settings
+    from .runner.setup import Settings
     from .views import with_views
 
     missing = [f"task.{key}=" for key in cfg.task if OmegaConf.is_missing(cfg.task, key)]
@@ -247,40 +248,40 @@ def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, else
     if "_target_" in cfg.task:
         found, metrics = files(cfg, task_name)
         content, hashes = identify_files(found, metrics)
-        return Prepared(fingerprint(settings, content), content, hashes, files=found, metrics=metrics)
-    given, plan = _checked(cfg, task_name, elsewhere)
-    plans = {"": plan}
+        return Prepared(job_fingerprint(settings, content), content, hashes, files=found, metrics=metrics)
+    given, setup = _checked(cfg, task_name, elsewhere)
+    setups = {"": setup}
     if cfg.study is not None:
         from .sweeps.study import distinct
 
-        plans |= {label: _checked(one, name, elsewhere)[1] for label, one, name in distinct(cfg, task_name)}
-    content = {f"{key} {label}".strip(): one for label, p in plans.items() for key, one in p.identity.hashes.items()}
-    hashes = {path: one for p in plans.values() for path, one in p.identity.files.items()}
-    known = all(p.identity.hashes for p in plans.values())
+        setups |= {label: _checked(one, name, elsewhere)[1] for label, one, name in distinct(cfg, task_name)}
+    content = {f"{key} {label}".strip(): one for label, p in setups.items() for key, one in p.identity.hashes.items()}
+    hashes = {path: one for p in setups.values() for path, one in p.identity.files.items()}
+    known = all(p.identity.hashes for p in setups.values())
     return Prepared(
-        fingerprint(settings, content if known else {}), content, hashes, _texts(plans.values(), hashes), given
+        job_fingerprint(settings, content if known else {}), content, hashes, _texts(setups.values(), hashes), given
     )
 
 
-def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked, Plan]":
-    from .runner.plan import Plan
+def _checked(cfg: "DictConfig", task_name: str, elsewhere: bool) -> "tuple[Asked, Setup]":
+    from .runner.setup import Setup
 
     given = asked(cfg, task_name)
     if not elsewhere:
         given.settings.check_device()
-    plan = Plan.of(*given)
-    if not plan.candidates:
+    setup = Setup.of(*given)
+    if not setup.candidates:
         raise UsageError("there are no candidates to score: the list is empty")
-    return given, plan
+    return given, setup
 
 
-def _texts(plans: "Iterable[Plan]", hashes: Mapping[str, str]) -> dict[str, bytes]:
+def _texts(setups: "Iterable[Setup]", hashes: Mapping[str, str]) -> dict[str, bytes]:
     r"""The texts of the user's code: of a file that was run as it was then, else as it is if nobody edited it since."""
     from .adapters.source import Source
 
     texts: dict[str, bytes] = {}
-    for plan in plans:
-        for thing in (plan.task, *plan.candidates.values(), *plan.metrics.values()):
+    for setup in setups:
+        for thing in (setup.task, *setup.candidates.values(), *setup.metrics.values()):
             source = getattr(thing, "source", None)
             if isinstance(source, Source):
                 folder = Path(source.path).parent
@@ -305,7 +306,7 @@ def identify_files(found: "Files", metrics: "Mapping[str, Metric]") -> tuple[dic
     from .adapters.formats import split_source
     from .adapters.identity import describe
     from .adapters.reads import hash_file
-    from .runner.plan import short_hash
+    from .runner.setup import short_hash
 
     hashes: dict[str, str] = {}
 
@@ -340,7 +341,7 @@ def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def fingerprint(settings: str, content: Mapping[str, str]) -> str:
+def job_fingerprint(settings: str, content: Mapping[str, str]) -> str:
     r"""Returns what identifies a job: its settings, and the content of all that they name.
 
     Arguments:

@@ -1,10 +1,14 @@
-r"""Where modules stood before the package had rooms.
+r"""Where modules stood before the package had rooms, and what things were called before one word was one thing.
 
 What is stored is keyed by the names of classes, and users' configs name functions by their path: a class keeps the name
 that it had, and an old path leads to where a thing is now.
 """
 
-__all__ = ["new_path", "stable_name"]
+__all__ = ["new_path", "old_names", "stable_name"]
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 MOVED = {
     "mira_bench.canary": "mira_bench.runner.canary",
@@ -44,6 +48,7 @@ MOVED = {
     "mira_bench.reads": "mira_bench.adapters.reads",
     "mira_bench.reference": "mira_bench.adapters.reference",
     "mira_bench.run": "mira_bench.runner.run",
+    "mira_bench.runner.plan": "mira_bench.runner.setup",
     "mira_bench.scaling": "mira_bench.ranks.scaling",
     "mira_bench.score": "mira_bench.runner.score",
     "mira_bench.scoring": "mira_bench.runner.scoring",
@@ -57,7 +62,28 @@ MOVED = {
 }
 # What has another name now, by its old path in the module where it is now.
 RENAMED = {
+    "mira_bench.adapters.priors.Prior": "mira_bench.adapters.priors.GivenPrior",
+    "mira_bench.adapters.reference.Reference": "mira_bench.adapters.reference.ReferencePosteriors",
+    "mira_bench.config.fingerprint": "mira_bench.config.job_fingerprint",
+    "mira_bench.inference.Convergence": "mira_bench.inference.ChainDiagnosis",
+    "mira_bench.inference.diagnostics.Convergence": "mira_bench.inference.diagnostics.ChainDiagnosis",
+    "mira_bench.paper.compare.Estimate": "mira_bench.paper.compare.Measured",
+    "mira_bench.paper.folder.conclude": "mira_bench.paper.folder.write_item",
+    "mira_bench.paper.folder.overview_page": "mira_bench.paper.folder.items_page",
     "mira_bench.ranking.trainings.methods": "mira_bench.ranking.trainings.method_table",
+    "mira_bench.runner.setup.Plan": "mira_bench.runner.setup.Setup",
+    "mira_bench.sweeps.collect.compare": "mira_bench.sweeps.collect.group_runs",
+    "mira_bench.sweeps.leaderboard.display": "mira_bench.sweeps.leaderboard.display_board",
+    "mira_bench.sweeps.sweeper.perform": "mira_bench.sweeps.sweeper.do_job",
+    "mira_bench.sweeps.sweeper.prepare": "mira_bench.sweeps.sweeper.hydra_words",
+    "mira_bench.sweeps.watch.Overview": "mira_bench.sweeps.watch.Watch",
+    "mira_bench.tasks.classic.sampler.Reference": "mira_bench.tasks.classic.sampler.Sampled",
+    "mira_bench.tasks.classic.sampler.Settings": "mira_bench.tasks.classic.sampler.Effort",
+    "mira_bench.tasks.classic.sampler.Target": "mira_bench.tasks.classic.sampler.NormalTarget",
+    "mira_bench.tasks.classic.sampler.reference": "mira_bench.tasks.classic.sampler.sample_posterior",
+    "mira_bench.tasks.linear_regression.regression.ModelPosterior": (
+        "mira_bench.tasks.linear_regression.regression.LinePosterior"
+    ),
 }
 _BEFORE = {new: old for old, new in MOVED.items()}
 _CALLED_BEFORE = {new: old for old, new in RENAMED.items()}
@@ -91,3 +117,19 @@ def new_path(path: str) -> str:
     module, _, name = path.rpartition(".")
     path = f"{MOVED.get(module, module)}.{name}" if module else path
     return RENAMED.get(path, path)
+
+
+def old_names(module: str) -> Callable[[str], Any]:
+    r"""Returns the `__getattr__` of a module whose things users import: old names lead to what they stood for.
+
+    Arguments:
+        module: The name of the module.
+    """
+
+    def find(name: str) -> Any:
+        path = f"{module}.{name}"
+        if path not in RENAMED:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return getattr(import_module(module), RENAMED[path].rpartition(".")[2])
+
+    return find

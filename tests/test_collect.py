@@ -15,7 +15,7 @@ from mira_bench.cli.command import main
 from mira_bench.report.outputs import write_json
 from mira_bench.statistics import mean_stderr, paired_pvalue
 from mira_bench.sweeps.boards import leaderboard_figure
-from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare, gaps, tidy
+from mira_bench.sweeps.collect import collect_jobs, collect_runs, gaps, group_runs, tidy
 from mira_bench.sweeps.jobs import Job
 from mira_bench.sweeps.leaderboard import interval, leaderboard, pooled
 
@@ -65,7 +65,7 @@ def made_up(folder, name, seed, scores, *, task="toy", candidates=None, tier="A"
 
 
 def boards(folder, by=()):
-    groups = compare(collect_runs([Path(folder)])[0], by)
+    groups = group_runs(collect_runs([Path(folder)])[0], by)
     return {group.label: leaderboard(group) for group in groups}
 
 
@@ -219,7 +219,7 @@ def test_settings_tell_candidates_apart_and_sizes_tell_leaderboards_apart(elsewh
     ]  # fmt: skip
     assert board.seeds.tolist() == ["2/2"] * 3
     assert set(boards("runs", ["budget"])) == {"toy (budget=100)", "toy (budget=1000)"}
-    table = tidy(compare(collect_runs([Path("runs")])[0]))
+    table = tidy(group_runs(collect_runs([Path("runs")])[0]))
     assert set(table.budget) == {100, 1000}
     # A root key that no candidate's config takes up may act on all of them.
     made_up("other", "exact", 0, rng.normal(1, 0.1, 40), more={"epochs": 3})

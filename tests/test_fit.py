@@ -16,8 +16,8 @@ from mira_bench.ranking.tiers import Standing
 from mira_bench.ranking.trainings import components, method_table
 from mira_bench.report.methods import console_methods, display_methods, explain_methods
 from mira_bench.runner.cost import estimate
-from mira_bench.runner.plan import Settings
 from mira_bench.runner.progress import Progress
+from mira_bench.runner.setup import Settings
 from mira_bench.runner.store import Store
 
 SMALL = {"fiducials": 250, "samples": 20, "controls": False}

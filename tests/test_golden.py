@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from mira_bench.runner import plan
+from mira_bench.runner import setup
 from mira_bench.runner.store import Store
 
 HERE = Path(__file__).parent / "golden"
@@ -41,7 +41,7 @@ def test_blocks_that_were_stored_are_found(name, tmp_path, monkeypatch):
         versions |= entry.spec.get("versions", {})
     assert "numpy" in versions
     # The blocks were made with the libraries of that day.
-    monkeypatch.setattr(plan, "_version", lambda package: versions[package])
+    monkeypatch.setattr(setup, "_version", lambda package: versions[package])
     written = []
     monkeypatch.setattr(Store, "put", lambda self, spec, *a, **k: written.append(json.dumps(spec, sort_keys=True)))
     assert make.run(name, tmp_path / "out", tmp_path / "store") == 0

@@ -15,7 +15,7 @@ from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
 from mira_bench.runner.cost import estimate
-from mira_bench.runner.plan import Settings
+from mira_bench.runner.setup import Settings
 from mira_bench.runner.store import Store
 from mira_bench.streams import generator
 

@@ -24,11 +24,11 @@ from mira_bench.candidate import Rehearsal
 from mira_bench.cli.command import main
 from mira_bench.config import Asked
 from mira_bench.runner.cost import Estimate
-from mira_bench.runner.plan import Settings
+from mira_bench.runner.setup import Settings
 from mira_bench.sweeps.dry import dry_sweep
 from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
-from mira_bench.sweeps.watch import Overview
+from mira_bench.sweeps.watch import Watch
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
@@ -250,7 +250,7 @@ def test_the_overview_of_a_terminal(tmp_path):
     for name in ("b", "e"):
         Job(name, status="running", progress=0.5, host="elsewhere", seconds=90).save(tmp_path / name)
     Job("c", status="failed", seconds=1, reason=f"too bad, {'for many reasons, ' * 9}").save(tmp_path / "c")
-    view = Overview(tmp_path, ["a", "b", "c", "d", "e", "f"], skipped=2)
+    view = Watch(tmp_path, ["a", "b", "c", "d", "e", "f"], skipped=2)
     view._look()
     screen = Console(file=io.StringIO(), width=120)
     screen.print(view.render())

@@ -1,6 +1,6 @@
 r"""Priors as users have them: distributions of torch and scipy, one or one for each parameter, and functions."""
 
-__all__ = ["Prior", "as_prior"]
+__all__ = ["GivenPrior", "as_prior"]
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
-class Prior:
+class GivenPrior:
     r"""What a task needs to know of a prior.
 
     Arguments:
@@ -40,7 +40,7 @@ class Prior:
         return as_prior, (self.given,)  # its functions are made anew where it arrives
 
 
-def as_prior(prior: Any) -> Prior:
+def as_prior(prior: Any) -> GivenPrior:
     r"""Returns what a task needs to know of a prior; see `Task.from_simulator` for what can be given."""
 
     if isinstance(prior, Mapping):
@@ -52,7 +52,7 @@ def as_prior(prior: Any) -> Prior:
     if hasattr(prior, "rvs"):
         return _scipy(prior)
     if callable(prior):
-        return Prior(prior, lambda count, rng: _draws(prior(count, rng), count))
+        return GivenPrior(prior, lambda count, rng: _draws(prior(count, rng), count))
     raise UsageError(
         f"the prior is a {type(prior).__name__}; a distribution of torch or scipy, a list of them, "
         "or a function (count, rng) is needed"
@@ -69,7 +69,7 @@ def _draws(values: Any, count: int) -> NDArray[np.float64]:
     return array
 
 
-def _torch(prior: Any) -> Prior:
+def _torch(prior: Any) -> GivenPrior:
     import torch
 
     def sample(count: int, rng: np.random.Generator) -> NDArray[np.float64]:
@@ -86,7 +86,7 @@ def _torch(prior: Any) -> Prior:
         logs = logs.reshape(len(y), -1).sum(-1).double().numpy()
         return np.where(outside.reshape(len(y), -1).any(-1).numpy(), -np.inf, logs)
 
-    return Prior(prior, sample, log_prob, _torch_support(prior), torch=True)
+    return GivenPrior(prior, sample, log_prob, _torch_support(prior), torch=True)
 
 
 def _inside(prior: Any, points: Any) -> Any:
@@ -131,7 +131,7 @@ def _torch_support(prior: Any) -> Bounds | None:
     return sides[0], sides[1]
 
 
-def _scipy(prior: Any) -> Prior:
+def _scipy(prior: Any) -> GivenPrior:
     # A univariate law has a support; with arrays of parameters it is one for each parameter of the task.
     single = hasattr(prior, "support")
     sides = np.broadcast_arrays(*map(np.atleast_1d, prior.support())) if single else None
@@ -144,16 +144,18 @@ def _scipy(prior: Any) -> Prior:
         return _draws(values.reshape(count, -1), count)  # scipy drops the axis of a single draw or parameter
 
     if not hasattr(prior, "logpdf"):
-        return Prior(prior, sample)
+        return GivenPrior(prior, sample)
 
     def log_prob(y: NDArray) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             return np.asarray(prior.logpdf(y), np.float64).reshape(len(y), -1).sum(axis=1)
 
-    return Prior(prior, sample, log_prob, None if sides is None else (sides[0].astype(float), sides[1].astype(float)))
+    return GivenPrior(
+        prior, sample, log_prob, None if sides is None else (sides[0].astype(float), sides[1].astype(float))
+    )
 
 
-def _joined(given: Any, priors: list[Any], names: tuple[str, ...] | None) -> Prior:
+def _joined(given: Any, priors: list[Any], names: tuple[str, ...] | None) -> GivenPrior:
     r"""Independent priors, one for each parameter."""
     if not priors:
         raise UsageError("the list of priors is empty")
@@ -177,4 +179,4 @@ def _joined(given: Any, priors: list[Any], names: tuple[str, ...] | None) -> Pri
         if len(sides) == len(parts)
         else None
     )
-    return Prior(given, sample, log_prob if known else None, support, names, all(part.torch for part in parts))
+    return GivenPrior(given, sample, log_prob if known else None, support, names, all(part.torch for part in parts))

@@ -1,6 +1,6 @@
 r"""Reference posteriors in a file: fiducials, samples of their exact posteriors, and how these were made."""
 
-__all__ = ["Reference", "load", "save"]
+__all__ = ["ReferencePosteriors", "load", "save"]
 
 import json
 import os
@@ -12,7 +12,7 @@ from ..candidate import Draws
 from ..fiducials import Fiducials
 
 
-class Reference(NamedTuple):
+class ReferencePosteriors(NamedTuple):
     r"""Samples of exact or reference posteriors.
 
     Arguments:
@@ -26,7 +26,7 @@ class Reference(NamedTuple):
     provenance: dict[str, Any]
 
 
-def save(reference: Reference, path: str | os.PathLike[str]) -> None:
+def save(reference: ReferencePosteriors, path: str | os.PathLike[str]) -> None:
     r"""Writes a reference to an `.npz` file. Samples are kept in single precision."""
 
     arrays = reference.draws.to_arrays()
@@ -38,10 +38,10 @@ def save(reference: Reference, path: str | os.PathLike[str]) -> None:
     np.savez_compressed(path, provenance=np.array(json.dumps(reference.provenance)), **arrays)  # type: ignore[arg-type]
 
 
-def load(file: str | os.PathLike[str] | IO[bytes]) -> Reference:
+def load(file: str | os.PathLike[str] | IO[bytes]) -> ReferencePosteriors:
     r"""Reads what `save` has written."""
 
     with np.load(file, allow_pickle=False) as archive:
         arrays = dict(archive)
     fiducials = Fiducials(arrays["y"], arrays.get("x"))
-    return Reference(fiducials, Draws.from_arrays(arrays), json.loads(str(arrays["provenance"])))
+    return ReferencePosteriors(fiducials, Draws.from_arrays(arrays), json.loads(str(arrays["provenance"])))

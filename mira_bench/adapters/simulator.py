@@ -18,12 +18,12 @@ from ..fiducials import CURE, Fiducials, name_vector, refuse_bad_data
 from ..streams import forked, generator
 from ..task import BLOCK
 from .identity import describe, fingerprint
-from .priors import Prior, as_prior
+from .priors import GivenPrior, as_prior
 from .source import Source, load_source
 
 log = logging.getLogger("mira_bench")
 
-Finder = Callable[[Prior, Sequence[str] | None], "Style"]
+Finder = Callable[[GivenPrior, Sequence[str] | None], "Style"]
 
 PROBES = (5, 7)  # batches of two sizes: only a simulator that takes batches follows both
 PATIENCE = 10  # seconds to count the parameter vectors that a simulator cannot do
@@ -124,7 +124,7 @@ def _takes_rng(simulator: Callable[..., Any]) -> bool:
 
 
 def _detect(
-    simulator: Callable[..., Any], prior: Prior, batched: bool | None, names: Sequence[str] | None
+    simulator: Callable[..., Any], prior: GivenPrior, batched: bool | None, names: Sequence[str] | None
 ) -> Style:  # fmt: skip
     r"""Finds out by trial how a simulator wants to be called."""
     takes_rng = _takes_rng(simulator)
@@ -165,7 +165,7 @@ def _detect(
     raise UsageError(f"the simulator cannot be called; {'; '.join(dict.fromkeys(said))}")
 
 
-def _refuse_other_data(simulator: Callable[..., Any], style: Style, prior: Prior) -> None:
+def _refuse_other_data(simulator: Callable[..., Any], style: Style, prior: GivenPrior) -> None:
     r"""Raises if the same parameters and the same random states give other data."""
     y = prior.sample(PROBES[0], generator(0, "probe"))
     first, second = (_call(simulator, style, y, generator(0, "again")) for _ in range(2))
@@ -176,7 +176,7 @@ def _refuse_other_data(simulator: Callable[..., Any], style: Style, prior: Prior
         )
 
 
-def _doubt(simulator: Callable[..., Any], style: Style, prior: Prior) -> str:
+def _doubt(simulator: Callable[..., Any], style: Style, prior: GivenPrior) -> str:
     r"""What speaks against calling a simulator with batches, though it can be; nothing if the text is empty.
 
     A simulator for one vector may take a batch too. `y + rng.normal(size=2)` gives all of it the same noise;
@@ -205,7 +205,7 @@ def _doubt(simulator: Callable[..., Any], style: Style, prior: Prior) -> str:
     return ""
 
 
-def _rowwise(simulator: Callable[..., Any], style: Style, prior: Prior, kept: Callable[[int], list[int]]) -> bool:
+def _rowwise(simulator: Callable[..., Any], style: Style, prior: GivenPrior, kept: Callable[[int], list[int]]) -> bool:
     r"""Whether the data of some rows of a batch stay the same, with the same noise, when all the others change.
 
     Arguments:
@@ -253,7 +253,7 @@ def _differ(y: NDArray, together: NDArray, alone: NDArray, exact: bool) -> bool:
 class SimulatorTask:
     r"""A task that a user's prior and simulator make; see `Task.from_simulator`."""
 
-    prior: Prior
+    prior: GivenPrior
     simulator: Callable[..., Any]
     style: Style
     names: Sequence[str] | None = None

@@ -15,9 +15,9 @@ from ..report.figures import save
 from ..report.outputs import clear_collected
 from ..report.tables import latex, markdown
 from ..sweeps.boards import leaderboard_figure
-from ..sweeps.collect import Comparable, collect_jobs, collect_runs, compare, gaps, reruns, tidy
+from ..sweeps.collect import Comparable, collect_jobs, collect_runs, gaps, group_runs, reruns, tidy
 from ..sweeps.jobs import Job
-from ..sweeps.leaderboard import CONFIDENCE, FEW, display, few_seeds, leaderboard
+from ..sweeps.leaderboard import CONFIDENCE, FEW, display_board, few_seeds, leaderboard
 
 LISTED = 20  # jobs that are printed; jobs.csv has them all
 NAMED = 4  # jobs that are named in a line
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
             clear_collected(out)  # a leaderboard of before would be one of runs that are no more
         _say_reruns(reruns(asked.folders, jobs))
         raise (RunError if jobs else UsageError)(f"there are no finished runs in {', '.join(map(str, asked.folders))}")
-    groups = compare(runs, asked.by)
+    groups = group_runs(runs, asked.by)
     boards = []
     for group in groups:
         rules = {str(run.config.get("rank_by", "tiers")) for run in group.runs}
@@ -135,13 +135,13 @@ def _write(
     # A job that has no run is told below the last leaderboard of its task: its sizes are not known.
     last = {group.task: group.label for group, _, _ in boards}
     lost = {last.get(task, task): rows for task, rows in missing.items()}
-    pages = {group.label: f"{markdown(display(board))}\n{note}\n" for group, board, note in boards}
+    pages = {group.label: f"{markdown(display_board(board))}\n{note}\n" for group, board, note in boards}
     for label, rows in lost.items():
         lines = [f"- {name}: {why}" for name, why in rows]
         pages[label] = "\n".join([pages.get(label, ""), "Not done:", "", *lines, ""]).lstrip("\n")
     text = "\n".join(f"# {label}\n\n{page}" for label, page in pages.items())
     (out / "leaderboard.md").write_text(text, encoding="utf-8")
-    parts = [f"% {group.label}\n{latex(display(board))}" for group, board, _ in boards]
+    parts = [f"% {group.label}\n{latex(display_board(board))}" for group, board, _ in boards]
     (out / "leaderboard.tex").write_text("\n".join(parts), encoding="utf-8")
     save(leaderboard_figure([(group.label, board) for group, board, _ in boards], lost), out / "leaderboard")
     if jobs:
@@ -158,7 +158,7 @@ def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:
     screen = Console()
     screen = screen if screen.is_terminal else Console(width=160)
     for group, board, note in boards:
-        shown = display(board)
+        shown = display_board(board)
         table = Table(title=escape(group.label), caption=escape(note), box=box.SIMPLE_HEAD)
         for title in shown.columns:
             table.add_column(title, no_wrap=title in ("MIRA", "energy"))

@@ -138,10 +138,10 @@ def _run(
             if cfg.paper is not None:
                 from omegaconf import OmegaConf
 
-                from ..paper.folder import conclude as compare
+                from ..paper.folder import write_item
 
                 section: Any = OmegaConf.to_container(cfg.paper, resolve=True)
-                compare(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
+                write_item(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
             return FAILED if failures else OK
         result = perform(*prepared.asked)
         conclude(result, out, task_name, time.perf_counter() - start, facts)
@@ -158,7 +158,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     from ..config import check_files, settle
     from ..sweeps.dry import dry_run
     from ..sweeps.jobs import key_of
-    from ..sweeps.sweeper import Command, is_sweep, perform, prepare
+    from ..sweeps.sweeper import Command, do_job, hydra_words, is_sweep
     from .keys import check, explain, found_configs
 
     # The store is a path, so a key below it needs another name.
@@ -187,7 +187,7 @@ def _hydra(arguments: Sequence[str]) -> int:
 
         if sweeping and not cfg.dry:
             store = None if cfg.store is None else Path(cfg.store)
-            return perform(work, Path(settings.runtime.output_dir), out, store, task_name, overrides)
+            return do_job(work, Path(settings.runtime.output_dir), out, store, task_name, overrides)
         codes.append(FAILED)  # stands if the job dies
         codes[-1] = _guard(lambda: work(lambda fingerprint: None))
         return codes[-1]
@@ -196,7 +196,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     law = re.compile(r"(metric\.\w+\.(?:centers|distance))=(\w+\(.*\))")
     words = [law.sub(r'\1="\2"', a) if law.fullmatch(a) else a for a in arguments]
     words.sort(key=lambda word: word not in ("-m", "--multirun"))  # between settings, Hydra would not read the rest
-    sys.argv = [sys.argv[0], *(prepare(command, words) if is_sweep(words) else words)]
+    sys.argv = [sys.argv[0], *(hydra_words(command, words) if is_sweep(words) else words)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers interrupt so

@@ -84,7 +84,7 @@ def main(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
         words += [f"++paper.changed={str(changed).lower()}", f"++paper.command={json.dumps(command)}"]
         code = max(code, run([*words, *overrides]))
     if not changed:
-        from ..paper.folder import overview_page
+        from ..paper.folder import items_page
 
-        (folder / "README.md").write_text(overview_page(folder), encoding="utf-8")
+        (folder / "README.md").write_text(items_page(folder), encoding="utf-8")
     return code

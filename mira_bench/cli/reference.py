@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._version import __version__
-from ..adapters.reference import Reference, save
+from ..adapters.reference import ReferencePosteriors, save
 from ..candidate import Draws
 from ..config import make
 from ..errors import UsageError
 from ..fiducials import Fiducials
 from ..runner.engines import Engine
-from ..runner.plan import Plan, Settings
+from ..runner.setup import Settings, Setup
 from ..runner.units import draw_reference, simulate
 from .keys import check, explain
 
@@ -39,35 +39,35 @@ def _compose(task: str, words: Sequence[str]) -> "DictConfig":
         raise UsageError(explain(error)) from error
 
 
-def _plan(task: str, cfg: "DictConfig") -> Plan:
+def _setup(task: str, cfg: "DictConfig") -> Setup:
     if "model" not in cfg.task:
         raise UsageError(f"task={task} has no model: there is nothing to draw a reference from")
     model = make(cfg.task.model)
     if not hasattr(model, "exact_posterior"):
         raise UsageError(f"task={task} has no exact posterior to draw a reference from")
     sizes = {"fiducials": cfg.fiducials, "samples": cfg.samples, "seed": cfg.seed}
-    return Plan.of(model, {}, Settings(**sizes, metrics=["mira"], store=cfg.store, controls=False, name=task))
+    return Setup.of(model, {}, Settings(**sizes, metrics=["mira"], store=cfg.store, controls=False, name=task))
 
 
-def _unit(plan: Plan, block: int) -> tuple[int, Fiducials, Draws, bool]:
-    found = plan.spec("reference", block, samples=plan.samples) in plan.store
-    fiducials, count = simulate(plan, block), plan.count(block)
-    draws = draw_reference(plan, block, fiducials)
+def _unit(setup: Setup, block: int) -> tuple[int, Fiducials, Draws, bool]:
+    found = setup.spec("reference", block, samples=setup.samples) in setup.store
+    fiducials, count = simulate(setup, block), setup.count(block)
+    draws = draw_reference(setup, block, fiducials)
     evidence = None if draws.log_evidence is None else draws.log_evidence[:count]
     told = {key: value[:count] for key, value in draws.diagnostics.items()}
     return block, fiducials[:count], Draws(draws.values[:count], evidence, told), found
 
 
-def _generate(plan: Plan, engine: Engine) -> tuple[Fiducials, Draws, int]:
+def _generate(setup: Setup, engine: Engine) -> tuple[Fiducials, Draws, int]:
     r"""Makes all blocks, or takes those that are in the store, and counts the posteriors of the latter."""
-    units = engine.map(_unit, ((plan, block) for block in plan.blocks))
+    units = engine.map(_unit, ((setup, block) for block in setup.blocks))
     parts = sorted(units, key=lambda part: part[0])
     draws = [part[2] for part in parts]
     told = {key: np.concatenate([d.diagnostics[key] for d in draws]) for key in draws[0].diagnostics}
     evidences = [d.log_evidence for d in draws if d.log_evidence is not None]
     evidence = np.concatenate(evidences) if evidences else None
     values = np.concatenate([np.asarray(d.values) for d in draws])
-    found = plan.size * sum(part[3] for part in parts)
+    found = setup.size * sum(part[3] for part in parts)
     return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told), found
 
 
@@ -105,20 +105,20 @@ def main(arguments: Sequence[str]) -> int:
     made = found = 0
     for task in tasks:
         cfg = _compose(task, words)
-        plan = _plan(task, cfg)
+        setup = _setup(task, cfg)
         start = time.perf_counter()
-        fiducials, draws, known = _generate(plan, Engine(cfg.workers, **cfg.parallel))
+        fiducials, draws, known = _generate(setup, Engine(cfg.workers, **cfg.parallel))
         seconds = time.perf_counter() - start
-        found, made = found + known, made + plan.size * len(plan.blocks) - known
+        found, made = found + known, made + setup.size * len(setup.blocks) - known
         told = draws.diagnostics
         rhat = f"{told['rhat'].max():.4f}" if "rhat" in told else "exact"
         ess = f"{told['ess_bulk'].min():.0f}" if "ess_bulk" in told else "exact"
-        rows.append((task, str(len(fiducials)), str(plan.samples), rhat, ess, f"{seconds:.1f}"))
+        rows.append((task, str(len(fiducials)), str(setup.samples), rhat, ess, f"{seconds:.1f}"))
         if chosen.ship is not None:
             chosen.ship.mkdir(parents=True, exist_ok=True)
-            facts = {"task": task, "task_version": plan.task.version, "seed": plan.seed, "mira_bench": __version__}
+            facts = {"task": task, "task_version": setup.task.version, "seed": setup.seed, "mira_bench": __version__}
             facts |= {"command": f"python -m mira_bench reference task={task} {' '.join(words)}".strip()}
-            save(Reference(fiducials, draws, facts), chosen.ship / f"{task}.npz")
+            save(ReferencePosteriors(fiducials, draws, facts), chosen.ship / f"{task}.npz")
     _print(rows)
     _print_use(made, found, cfg, tasks, words)
     if chosen.ship is not None:

@@ -1,7 +1,7 @@
 r"""Samplers for likelihoods with a gradient, and what tells whether they converged; networks that learn a posterior."""
 
 __all__ = [
-    "Convergence",
+    "ChainDiagnosis",
     "Evaluations",
     "FileCandidate",
     "Given",
@@ -19,9 +19,12 @@ __all__ = [
 ]
 
 from ..diagnostics import sort_groups
-from .diagnostics import Convergence, diagnose, ess_bulk, ess_tail, rhat
+from ..moved import old_names
+from .diagnostics import ChainDiagnosis, diagnose, ess_bulk, ess_tail, rhat
 from .given import FileCandidate, Given
 from .mala import MalaResult, mala
 from .neural import Neural
 from .smc import SmcResult, smc
 from .target import Evaluations, Target
+
+__getattr__ = old_names(__name__)

@@ -1,6 +1,6 @@
 r"""Have the chains converged? Rank-normalized split R-hat, bulk and tail effective sample size."""
 
-__all__ = ["Convergence", "diagnose", "ess_bulk", "ess_tail", "rhat"]
+__all__ = ["ChainDiagnosis", "diagnose", "ess_bulk", "ess_tail", "rhat"]
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ FEWEST = 4  # draws per chain: two in each half
 TAILS = (0.05, 0.95)
 
 
-class Convergence(NamedTuple):
+class ChainDiagnosis(NamedTuple):
     r"""The diagnostics of each parameter, all with shape $(d,)$.
 
     Arguments:
@@ -92,7 +92,7 @@ def ess_tail(samples: ArrayLike) -> NDArray[np.float64]:
     return np.min([effective_size(halves(b.astype(np.float64))) for b in below], axis=0)
 
 
-def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> Convergence:
+def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> ChainDiagnosis:
     r"""Returns the diagnostics of chains.
 
     With a target, exchangeable groups are sorted first and periodic parameters counted from their circular mean.
@@ -114,4 +114,4 @@ def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> C
         if cube.groups is not None:
             chains = sort_groups(chains, cube.groups, by)
         chains = unrolled(cube.from_physical(chains), cube.periodic)
-    return Convergence(rhat(chains), ess_bulk(chains), ess_tail(chains))
+    return ChainDiagnosis(rhat(chains), ess_bulk(chains), ess_tail(chains))

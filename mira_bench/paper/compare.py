@@ -54,7 +54,7 @@ class Printed:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Measured:
     r"""What we get for a cell.
 
     Arguments:
@@ -105,7 +105,7 @@ def _statistic(name: str, run: Run, cell: Mapping[str, Any], metric: str) -> tup
     raise UsageError(f"statistic={name!r} is not one of score, mean, exp_mean, log10_of_mean_exp")
 
 
-def _estimate(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statistic: str) -> Estimate:
+def _measure(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statistic: str) -> Measured:
     pairs = np.array([_statistic(statistic, run, cell, metric) for run in runs])
     scores = _scores(runs[0], cell["candidate"], metric)
     fiducials = len(scores.per_fiducial) if scores.per_fiducial is not None else 0
@@ -113,7 +113,7 @@ def _estimate(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statist
     single = float(errors.mean())
     if len(values) > 1:  # what varies with the seed adds to what a run knows about itself, and never takes away
         single = float(np.fmax(values.std(ddof=1), single))
-    return Estimate(
+    return Measured(
         value=float(values.mean()),
         error=single / math.sqrt(len(values)),
         single=single,
@@ -131,13 +131,13 @@ def _matching(runs: Iterable[Run], cell: Mapping[str, Any]) -> list[Run]:
     return found
 
 
-def _z(ours: Estimate, printed: Printed, fiducials: float, digits: int) -> float:
+def _z(ours: Measured, printed: Printed, fiducials: float, digits: int) -> float:
     other = ours.single * math.sqrt(ours.fiducials / fiducials) if ours.fiducials and fiducials else ours.single
     rounding = 10.0**-digits / math.sqrt(12)
     return (ours.value - printed.value) / math.sqrt(ours.error**2 + other**2 + rounding**2)
 
 
-def _verdict(ours: Estimate, printed: Printed, z: float) -> str:
+def _verdict(ours: Measured, printed: Printed, z: float) -> str:
     if math.isnan(printed.value):
         return OURS
     if printed.below:
@@ -166,13 +166,13 @@ def compare(paper: Mapping[str, Any], runs: Sequence[Run]) -> pd.DataFrame:
             chosen |= paper.get("cells", {}).get(row, {}).get(column, {})
             statistic = chosen.get("statistic", "score")
             matching = _matching(runs, chosen)
-            ours = _estimate(matching, chosen, chosen["metric"], statistic)
+            ours = _measure(matching, chosen, chosen["metric"], statistic)
             printed = Printed.read(given)
             fiducials = chosen.get("fiducials", paper.get("fiducials", ours.fiducials))
             z = _z(ours, printed, fiducials, int(chosen.get("digits", 4)))
             default = None
             if "default" in chosen:
-                default = _estimate(matching, chosen, chosen["default"], chosen.get("default_statistic", "score"))
+                default = _measure(matching, chosen, chosen["default"], chosen.get("default_statistic", "score"))
             rows.append(
                 {
                     "row": row,

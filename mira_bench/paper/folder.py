@@ -1,6 +1,6 @@
-r"""What a reproduced item leaves behind: a table in three formats, a figure, notes; and the overview of all items."""
+r"""What a reproduced item leaves behind: a table in three formats, a figure, notes; and the page of all items."""
 
-__all__ = ["conclude", "overview_page"]
+__all__ = ["items_page", "write_item"]
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -104,7 +104,7 @@ def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapp
     return "\n".join(lines)
 
 
-def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path) -> pd.DataFrame:
+def write_item(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path) -> pd.DataFrame:
     r"""Writes the table, the figures and the notes of an item, prints the table, and returns it.
 
     Arguments:
@@ -141,8 +141,8 @@ def conclude(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Path
     return table
 
 
-def overview_page(folder: Path) -> str:
-    r"""Returns the overview of all items as Markdown."""
+def items_page(folder: Path) -> str:
+    r"""Returns the page of all items as Markdown."""
 
     def row(item: Item) -> dict[str, str]:
         made = item.made

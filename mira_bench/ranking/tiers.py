@@ -1,268 +1,218 @@
-r"""From scores to a ranking: tiers, paired comparison, ties with the best, and a verdict in words.
+r"""From scores to a ranking: trust and sharpness, with a verdict in words.
 
 MIRA's distance from its expectation is the paper's order. By itself it picks the wrong winner: it sees one moment of
-the ranks, and the prior is calibrated. So candidates are put into tiers first,
-
-- A: no miscalibration found (calibration p >= .01) and better than the prior by two standard errors;
-- B: informative, but miscalibrated;
-- C: no information, worse than the prior (by four standard errors), or failed;
-
-and ordered within a tier by the fair energy score, which is strictly proper.
+the ranks, and the prior is calibrated. A strictly proper score knows better: a candidate that is significantly worse in
+it is farther from the truth, whatever tests of calibration say. What the score cannot resolve, tiers decide: the next
+rank goes to the best tier among all those that no remaining candidate beats significantly, and within it to the best
+score. So no candidate stands above one that beats it, and the first is in the model confidence set.
 """
 
-__all__ = ["RANKINGS", "TIERS", "Standing", "order", "order_key", "rank", "rule", "tie_words", "verdict"]
+__all__ = ["RANKINGS", "TIERS", "Standing", "conflicts", "order", "rank", "rule", "succession", "tie_words"]
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..metric import Scores
-from ..metrics.calibration import LEVEL, CalibrationResult
-from ..metrics.convergence import ConvergenceResult
-from ..metrics.energy import EnergyResult
-from ..metrics.mira import MiraResult
-from ..statistics import FEW_FIDUCIALS, farther_pvalue, holm, paired_pvalue
+from ..statistics import FEW_FIDUCIALS, farther_pvalue, holm, mean_stderr, paired_pvalue, separations
 from ..streams import generator
+from .standing import Standing
+from .verdicts import advice, objections, verdict
 
-RANKINGS = ("tiers", "mira")
+RANKINGS = ("tiers", "energy", "log", "mira", "tiers_first")
 TIE_LEVEL = 0.05
-TIERS = "tiers, then by energy score"
-# Where nothing was tested (-) nothing can be trusted, but it is not known to be worthless either.
-TIER_ORDER = "AB-C"
-SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
+TIERS = "energy score, and by tier where that does not separate"
 
 COLUMNS = [
     "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
-    "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "tarp_deviation", "sbc_p", "c2st",
-    "mmd", "log_evidence", "rhat", "not_converged", "verdict", "evidence",
+    "energy", "energy_stderr", "skill", "skill_stderr", "tied", "tied_p", "difference", "difference_stderr",
+    "tarp_deviation", "sbc_p", "c2st", "mmd", "log_score", "log_score_stderr", "log_evidence", "rhat", "not_converged",
+    "verdict", "evidence", "objections",
 ]  # fmt: skip
-
-
-@dataclass
-class Standing:
-    r"""One candidate's scores, or the reason why it has none.
-
-    Arguments:
-        name: The name of the candidate.
-        role: `"candidate"`, `"control"` or `"oracle"`; only candidates are ranked.
-        scores: What each metric says about it, by metric.
-        failure: Why the candidate failed, if it did.
-        method: What was trained, if the candidate is a trained network.
-    """
-
-    name: str
-    role: str = "candidate"
-    scores: Mapping[str, Scores] = field(default_factory=dict, repr=False)
-    failure: str | None = None
-    method: str | None = None
-
-    def _result(self, metric: str) -> Any:
-        scores = self.scores.get(metric)
-        return None if scores is None else scores.result
-
-    @property
-    def mira(self) -> MiraResult | None:
-        result: MiraResult | None = self._result("mira")
-        return result
-
-    @property
-    def energy(self) -> EnergyResult | None:
-        result: EnergyResult | None = self._result("energy")
-        return result
-
-    @property
-    def calibration(self) -> CalibrationResult | None:
-        result: CalibrationResult | None = self._result("calibration")
-        return result
-
-    @property
-    def convergence(self) -> ConvergenceResult | None:
-        result: ConvergenceResult | None = self._result("convergence")
-        return result
-
-    @property
-    def informative(self) -> bool | None:
-        r"""Whether the candidate beats the prior; none if that cannot be known."""
-        if self.energy is None or np.isnan(self.energy.prior).any():
-            return None
-        return self.energy.informative
-
-    @property
-    def tier(self) -> str:
-        if self.failure is not None or self.informative is False:
-            return "C"
-        if self.calibration is None or self.informative is None:
-            return "-"
-        return "A" if self.calibration.pvalue >= LEVEL else "B"
-
-
-def verdict(standing: Standing, names: list[str] | None = None) -> tuple[str, str]:
-    r"""Returns the verdict and the tests that speak for it."""
-    if standing.failure is not None:
-        return "failed", standing.failure
-    calibration, mira = standing.calibration, standing.mira
-    if calibration is None:
-        asked = standing.scores.get("calibration")
-        why = "the calibration metric was not computed" if asked is None else f"calibration {asked.note}"
-        return ("-", why) if asked is None or standing.informative is not False else _blind(standing, why)
-
-    def label(marginal: int) -> str:
-        return "" if marginal < 0 else f" of {calibration.where(marginal, names)}"
-
-    if len(calibration.observed) < 3:
-        return "too few fiducials", "at least 3 are needed to say anything"
-    kind, marginal, z = calibration.spoke
-    spoke = f"{kind}{label(marginal)} z = {z:+.1f}"
-    if standing.informative is False:
-        return _blind(standing, f"calibration p = {calibration.pvalue:.3f}")
-    if calibration.pvalue >= LEVEL:
-        width = calibration.detectable_width
-        if math.isnan(width):
-            return "no miscalibration found", "would not have seen even a factor of two in width"
-        return "no miscalibration found", f"would have seen width errors above {width:.0%}"
-    shift_p, effect, where = calibration.shift()
-    if shift_p < LEVEL and abs(effect) >= SHIFT_EFFECT:
-        return "shifted", f"ranks{label(where)} follow a shift, mean/sd {effect:+.2f}; {spoke}"
-    mira_z = calibration.worst("mira")[0] if mira is None else mira.sigmas
-    dispersion_z, where = calibration.worst("dispersion")
-    agree = f"MIRA {mira_z:+.1f} sigma, SBC dispersion{label(where)} z = {dispersion_z:+.1f}"
-    if mira_z < -2 and dispersion_z > 2:
-        return "overconfident", agree
-    if mira_z > 2 and dispersion_z < -2:
-        return "underconfident", agree
-    return "not uniform", spoke
-
-
-def _blind(standing: Standing, calibration: str) -> tuple[str, str]:
-    r"""The verdict on a candidate that does not beat the prior."""
-    assert standing.energy is not None
-    words = "worse than the prior" if standing.energy.harmful else "no information"
-    return words, f"skill {standing.energy.skill:+.3f} +- {standing.energy.skill_stderr:.3f}; {calibration}"
-
-
-def objections(standing: Standing) -> list[str]:
-    r"""Returns what speaks against a candidate of tier A: other views, and a reference posterior if there is one."""
-    found = []
-    for key, scores in standing.scores.items():
-        metric, _, view = key.partition("@")
-        if not scores.pvalue < LEVEL:
-            continue
-        if metric == "calibration" and view:
-            found.append(
-                f"{standing.name} is in tier A, which looks at all parameters as they are; in the view {view}, "
-                f"calibration has p = {scores.pvalue:.2g}"
-            )
-        elif metric == "c2st" and not view and scores.note.startswith("against the reference"):
-            found.append(
-                f"{standing.name} is in tier A and yet differs from the reference posterior: C2ST {scores.score:.3f}, "
-                f"p = {scores.pvalue:.2g}"
-            )
-    return found
 
 
 def rule(standings: Sequence[Standing], rank_by: str) -> str:
     r"""Returns by what the candidates are ordered, in words. Tiers need the metrics calibration and energy."""
 
     scored = [s for s in standings if s.role == "candidate" and s.failure is None]
-    if rank_by == "tiers":
-        if any(s.calibration is not None and s.informative is not None for s in scored):
-            return TIERS
-        if any(s.energy is not None for s in scored):
-            blind = any(s.informative is False for s in scored)
-            return "energy score" + (", those without information last" if blind else "")
+    if rank_by == "log" and any(s.log_score is not None for s in scored):
+        return "log score, those without a density last"
+    if rank_by in ("tiers", "tiers_first"):
+        if any(s.calibration is not None and s.information is not None for s in scored):
+            return TIERS if rank_by == "tiers" else "tiers, then by energy score"
+    if rank_by != "mira" and any(s.energy is not None for s in scored):
+        return "energy score"
     if any(s.mira is not None for s in scored):
         return "the distance of MIRA from its expectation, the paper's order"
     return "nothing: the order is the one in which they were given"
 
 
-def order(standings: Sequence[Standing], rank_by: str) -> list[Standing]:
-    r"""Returns the candidates, best first."""
-
-    def distance(s: Standing) -> float:
-        return math.inf if s.mira is None else abs(s.mira.score - s.mira.expected)
-
-    def energy(s: Standing) -> float:
-        return math.inf if s.energy is None else s.energy.score
-
-    def key(s: Standing) -> tuple[Any, ...]:
-        return order_key(s.tier, energy(s), distance(s), s.failure is not None, rank_by)
-
-    return sorted(standings, key=key)
+def _mira_distance(s: Standing) -> float:
+    return math.inf if s.mira is None else abs(s.mira.score - s.mira.expected)
 
 
-def order_key(tier: str, energy: float, distance: float, failed: bool, rank_by: str) -> tuple[Any, ...]:
-    r"""Returns what candidates are sorted by.
+def score_of(s: Standing, rank_by: str) -> float:
+    r"""Returns what orders, smaller is better; infinite if it is not known."""
+
+    if rank_by == "mira":
+        return _mira_distance(s)
+    if rank_by == "log":
+        return math.inf if s.log_score is None else -s.log_score.score
+    return math.inf if s.energy is None else s.energy.score
+
+
+def values_of(s: Standing, rank_by: str) -> NDArray[np.float64] | None:
+    r"""Returns what is compared, fiducial by fiducial; smaller is better (MIRA: nearer to zero)."""
+
+    if s.failure is not None:
+        return None
+    if rank_by == "mira":
+        return None if s.mira is None else s.mira.per_fiducial - s.mira.expected
+    if rank_by == "log":
+        found = None if s.log_score is None else -s.log_score.per_fiducial
+        return None if found is None or not np.isfinite(found).all() else found
+    return None if s.energy is None else s.energy.per_fiducial
+
+
+def succession(
+    trust: Sequence[int], scores: Sequence[float], pvalues: NDArray[np.float64] | None, level: float = TIE_LEVEL
+) -> list[int]:
+    r"""Returns the order: at each rank the most trusted of those that nobody left beats, then the best score.
 
     Arguments:
-        tier: The tier: `A`, `B`, `C`, or `-` if it is not known.
-        energy: The energy score, infinite if it is not known.
-        distance: The distance of MIRA from its expectation, infinite if it is not known.
-        failed: Whether the candidate failed.
-        rank_by: What orders: `"tiers"`, or `"mira"` for the paper's order.
+        trust: The place of each candidate's tier, the best first.
+        scores: The scores, smaller is better; infinite if there is none.
+        pvalues: The p-values of all pairs having the same score, $(k, k)$; none if tiers come before scores.
+        level: Below this p-value the worse of two is beaten.
     """
 
-    if failed:
-        return (2, 0, 0)
-    return (0, distance, 0) if rank_by == "mira" else (0, TIER_ORDER.index(tier), energy, distance)
+    left = list(range(len(scores)))
+    out = []
+
+    def beaten(i: int) -> bool:
+        return pvalues is not None and any(pvalues[i, j] < level and scores[j] < scores[i] for j in left if j != i)
+
+    while left:
+        free = [i for i in left if not beaten(i) and math.isfinite(scores[i])] or left
+        best = min(free, key=lambda i: (trust[i], scores[i]))
+        out.append(best)
+        left.remove(best)
+    return out
 
 
-def _tied(ordered: list[Standing], rank_by: str, seed: int) -> list[tuple[str, float]]:
-    r"""For each candidate, whether it is separated from the best one, and the adjusted p-value.
+def _pairs(standings: Sequence[Standing], rank_by: str, seed: int) -> NDArray[np.float64]:
+    r"""The p-values of all pairs being equally good."""
+    values = [values_of(s, rank_by) for s in standings]
+    lengths = [len(v) for v in values if v is not None]
+    if not lengths:
+        return np.full((len(values), len(values)), np.nan)
+    table = np.stack([np.full(max(lengths), np.nan) if v is None else v for v in values])
+    return separations(table, generator(seed, "sign flips"))
 
-    The quantity that orders is the one that is compared, fiducial by fiducial: the energy score, or how far MIRA is
-    from its expectation, which depends on the number of samples, on either side.
-    """
 
-    def values(s: Standing) -> np.ndarray | None:
-        if s.failure is not None:
-            return None
-        if rank_by == "mira":
-            return None if s.mira is None else s.mira.per_fiducial - s.mira.expected
-        return None if s.energy is None else s.energy.per_fiducial
+def order(standings: Sequence[Standing], rank_by: str, seed: int = 0) -> list[Standing]:
+    r"""Returns the candidates, best first; those that failed are last."""
 
-    best = values(ordered[0])
-    pvalues = np.full(len(ordered), np.nan)
+    good = [s for s in standings if s.failure is None]
+    failed = [s for s in standings if s.failure is not None]
+    if rank_by in ("tiers", "tiers_first"):
+        pvalues = _pairs(good, rank_by, seed) if rank_by == "tiers" else None
+        scores = [score_of(s, rank_by) for s in good]
+        if not any(math.isfinite(score) for score in scores):
+            return sorted(good, key=lambda s: (s.trust, _mira_distance(s))) + failed
+        return [good[i] for i in succession([s.trust for s in good], scores, pvalues)] + failed
+    return sorted(good, key=lambda s: (score_of(s, rank_by), _mira_distance(s))) + failed
+
+
+def _compared(ordered: list[Standing], rank_by: str, seed: int) -> tuple[NDArray[np.float64], int]:
+    r"""The p-values of the comparison of each candidate with the first, and the number of fiducials."""
+    best = values_of(ordered[0], rank_by)
     if best is None:
-        return [("-", math.nan)] * len(ordered)
+        return np.full(len(ordered), np.nan), 0
+    if rank_by != "mira":
+        pvalues = _pairs(ordered, rank_by, seed)[0]
+        pvalues[0] = np.nan
+        return pvalues, len(best)
+    pvalues = np.full(len(ordered), np.nan)
     for i, standing in enumerate(ordered[1:], start=1):
-        mine = values(standing)
+        mine = values_of(standing, rank_by)
         if mine is not None:
 
             def compare(sign: int, mine: np.ndarray = mine, best: np.ndarray = best) -> float:
                 return paired_pvalue(mine - sign * best, generator(seed, "sign flips"))
 
-            pvalues[i] = farther_pvalue(compare) if rank_by == "mira" else compare(1)
-    same = [rank_by == "mira" or s.tier == ordered[0].tier for s in ordered]
-    return tie_words(pvalues, same, len(best))
+            pvalues[i] = farther_pvalue(compare)
+    known = ~np.isnan(pvalues)
+    pvalues[known] = holm(pvalues[known])
+    return pvalues, len(best)
 
 
-def tie_words(pvalues: np.ndarray, same: list[bool], fiducials: int) -> list[tuple[str, float]]:
-    r"""Returns for each candidate, the best one first, whether it is tied with the best, and the adjusted p-value.
+def tie_words(pvalues: NDArray[np.float64], same: Sequence[bool], fiducials: int) -> list[str]:
+    r"""Returns for each candidate, the best one first, whether it can be told from the best.
 
     Arguments:
-        pvalues: The p-values of the paired comparisons with the best; NaN for itself and where there is none.
-        same: Whether the candidate is in the same tier as the best.
+        pvalues: The p-values of the comparisons with the best, corrected for their number; NaN where there is none.
+        same: Whether the candidate is as trusted as the best.
         fiducials: The number of fiducials that were compared.
     """
 
-    known = ~np.isnan(pvalues)
-    pvalues[known] = holm(pvalues[known])
     unresolved = "tied" if fiducials >= FEW_FIDUCIALS else "not resolved"
-    words = ["best"]
+    words = ["best"] if fiducials else ["-"]
     for p, alike in zip(pvalues[1:], same[1:], strict=True):
         if math.isnan(p):
             words.append("-")
         elif p < TIE_LEVEL:
             words.append("no")
         else:
-            # A worse tier is a finding of its own; equal energy does not undo it.
-            words.append(unresolved if alike else "no")
-    return list(zip(words, pvalues.tolist(), strict=True))
+            words.append(unresolved if alike else "by tier")
+    return words
+
+
+def conflicts(ordered: Sequence[Standing], rank_by: str, seed: int) -> list[str]:
+    r"""Says where trust and sharpness disagree: the first candidate is sharper, and one below is to be trusted more."""
+
+    if rank_by != "tiers" or not ordered or ordered[0].failure is not None:
+        return []
+    first = ordered[0]
+    trusted = next((s for s in ordered[1:] if s.failure is None and s.trust < first.trust and s.tier == "A"), None)
+    if trusted is None or first.tier not in ("B", "C"):
+        return []
+    word = verdict(first)[0]
+    return [
+        f"{first.name} is sharper than {trusted.name}, but {word}: {advice(word)}; or take {trusted.name}, in which no "
+        "miscalibration was found"
+    ]
+
+
+def _disagreements(ordered: Sequence[Standing], seed: int) -> list[str]:
+    r"""Says where the log score and the energy score separate two candidates in opposite ways."""
+    both = [s for s in ordered if values_of(s, "log") is not None and values_of(s, "energy") is not None]
+    if len(both) < 2:
+        return []
+    log, energy = (_pairs(both, by, seed) for by in ("log", "energy"))
+    found = []
+    for i, a in enumerate(both):
+        for j, b in enumerate(both[i + 1 :], start=i + 1):
+            if max(log[i, j], energy[i, j]) < TIE_LEVEL:
+                by_log = score_of(a, "log") < score_of(b, "log")
+                if by_log != (score_of(a, "energy") < score_of(b, "energy")):
+                    better, other = (a, b) if by_log else (b, a)
+                    found.append(
+                        f"the log score prefers {better.name}, the energy score {other.name}: the former looks at the "
+                        "density at the truth alone, tails included"
+                    )
+    return found
+
+
+def notices(standings: Sequence[Standing], rank_by: str, seed: int) -> list[str]:
+    r"""Returns what the order alone does not say, one sentence each."""
+
+    ordered = order([s for s in standings if s.role == "candidate"], rank_by, seed)
+    return conflicts(ordered, rank_by, seed) + _disagreements([s for s in ordered if s.failure is None], seed)
 
 
 def rank(
@@ -272,50 +222,74 @@ def rank(
 
     Arguments:
         standings: The candidates with their scores.
-        rank_by: `"tiers"`, or `"mira"` for the paper's order: the distance of MIRA from its expectation.
+        rank_by: `"tiers"`: by energy score, and by tier where that does not separate; `"energy"` or `"log"`: by that
+            score alone; `"tiers_first"`: by tier, then energy; `"mira"`: the paper's order, by the distance of MIRA
+            from its expectation.
         names: The names of the parameters.
-        seed: The seed of sign flips, which decide ties when there are few fiducials.
+        seed: The seed of sign flips, which decide what separates.
     """
 
     if rank_by not in RANKINGS:
         raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
-    ordered = order([s for s in standings if s.role == "candidate"], rank_by)
+    ordered = order([s for s in standings if s.role == "candidate"], rank_by, seed)
     by_mira = {s.name: i for i, s in enumerate(order(ordered, "mira"), 1) if s.mira is not None}
-    ties = _tied(ordered, rank_by, seed) if ordered else []
+    words: list[str] = []
+    pvalues = np.array([])
+    if ordered:
+        pvalues, fiducials = _compared(ordered, rank_by, seed)
+        same = [rank_by not in ("tiers", "tiers_first") or s.trust == ordered[0].trust for s in ordered]
+        words = tie_words(pvalues, same, fiducials)
     rows = []
     for i, standing in enumerate([*ordered, *(s for s in standings if s.role != "candidate")]):
-        ranked = i < len(ordered)
-        mira, energy, calibration = standing.mira, standing.energy, standing.calibration
-        word, evidence = verdict(standing, names)
-        if standing.convergence is not None and len(standing.convergence.missed):
-            evidence += f"; {standing.convergence.sentence}"
-        row: dict[str, Any] = {"candidate": standing.name, "role": standing.role, "tier": standing.tier}
-        row |= {"verdict": word, "evidence": evidence}
-        if ranked:
-            row |= {"tied": ties[i][0], "tied_p": ties[i][1], "mira_rank": by_mira.get(standing.name)}
+        row = _row(standing, names)
+        if i < len(ordered):
+            row |= {"tied": words[i], "tied_p": pvalues[i], "mira_rank": by_mira.get(standing.name)}
             row |= {"rank": i + 1 if standing.failure is None else None}
+            row |= _difference(standing, ordered[0], rank_by)
         else:
             row |= {"tier": "-", "tied": "-"}
-        if mira is not None:
-            row |= {"mira": mira.score, "mira_stderr": mira.stderr, "mira_sigmas": mira.sigmas}
-        if energy is not None:
-            row |= {"energy": energy.score, "energy_stderr": energy.stderr}
-            if standing.informative is not None:
-                row |= {"skill": energy.skill, "skill_stderr": energy.skill_stderr}
-        if calibration is not None:
-            row |= {"calibration_p": calibration.pvalue}
-        for column, metric, attribute in (
-            ("tarp_deviation", "tarp", "score"),
-            ("sbc_p", "sbc", "pvalue"),
-            ("c2st", "c2st", "score"),
-            ("mmd", "mmd", "score"),
-            ("log_evidence", "evidence", "score"),
-            ("rhat", "convergence", "score"),
-        ):
-            if metric in standing.scores:
-                row[column] = getattr(standing.scores[metric], attribute)
-        if standing.convergence is not None:
-            row["not_converged"] = len(standing.convergence.missed)
         rows.append(row)
     table = pd.DataFrame(rows, columns=COLUMNS)
     return table.astype({"rank": "Int64", "mira_rank": "Int64", "not_converged": "Int64"})
+
+
+def _difference(standing: Standing, best: Standing, rank_by: str) -> dict[str, float]:
+    r"""The paired difference to the first candidate in what orders, with its sign: positive is worse."""
+    mine, first = values_of(standing, rank_by), values_of(best, rank_by)
+    if standing is best or mine is None or first is None or rank_by == "mira":
+        return {}
+    mean, stderr = mean_stderr(mine - first)
+    return {"difference": mean, "difference_stderr": stderr}
+
+
+def _row(standing: Standing, names: list[str] | None) -> dict[str, Any]:
+    mira, energy, calibration, log = standing.mira, standing.energy, standing.calibration, standing.log_score
+    word, evidence = verdict(standing, names)
+    if standing.convergence is not None and len(standing.convergence.missed):
+        evidence += f"; {standing.convergence.sentence}"
+    row: dict[str, Any] = {"candidate": standing.name, "role": standing.role, "tier": standing.tier}
+    row |= {"verdict": word, "evidence": evidence}
+    row["objections"] = "; ".join(objections(standing)) if standing.tier == "A" else ""
+    if mira is not None:
+        row |= {"mira": mira.score, "mira_stderr": mira.stderr, "mira_sigmas": mira.sigmas}
+    if energy is not None:
+        row |= {"energy": energy.score, "energy_stderr": energy.stderr}
+        if standing.information is not None:
+            row |= {"skill": energy.skill, "skill_stderr": energy.skill_stderr}
+    if calibration is not None:
+        row |= {"calibration_p": calibration.pvalue}
+    if log is not None:
+        row |= {"log_score": log.score, "log_score_stderr": log.stderr}
+    for column, metric, attribute in (
+        ("tarp_deviation", "tarp", "score"),
+        ("sbc_p", "sbc", "pvalue"),
+        ("c2st", "c2st", "score"),
+        ("mmd", "mmd", "score"),
+        ("log_evidence", "evidence", "score"),
+        ("rhat", "convergence", "score"),
+    ):
+        if metric in standing.scores:
+            row[column] = getattr(standing.scores[metric], attribute)
+    if standing.convergence is not None:
+        row["not_converged"] = len(standing.convergence.missed)
+    return row

@@ -1,1 +1,1 @@
-r"""The pipeline: a plan, its units, where they run, and what is kept of them."""
+r"""The pipeline: a setup, its units, where they run, and what is kept of them."""

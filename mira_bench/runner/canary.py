@@ -26,7 +26,7 @@ from ..adapters.reads import changed
 from ..fiducials import Fiducials
 from ..ranks.scaling import Scaling
 from .engines import Died, Engine
-from .plan import Plan
+from .setup import Setup
 from .store import Header
 from .training import PROBE, probe, reason_of
 from .units import draw_fiducials, reference_samples, remake, simulate
@@ -129,9 +129,9 @@ def _spaced(blocks: range) -> Sequence[int]:
     return blocks if len(blocks) <= SURVEYED else np.linspace(0, len(blocks) - 1, SURVEYED).astype(int).tolist()
 
 
-def _count(plan: Plan, blocks: Iterable[int], looked: Sequence[int]) -> int:
-    found = sum(map(plan.count, blocks))
-    return found if len(looked) == len(plan.blocks) else round(found * len(plan.blocks) / len(looked))
+def _count(setup: Setup, blocks: Iterable[int], looked: Sequence[int]) -> int:
+    found = sum(map(setup.count, blocks))
+    return found if len(looked) == len(setup.blocks) else round(found * len(setup.blocks) / len(looked))
 
 
 def _not_checked(what: str, seconds: float) -> str:
@@ -141,13 +141,13 @@ def _not_checked(what: str, seconds: float) -> str:
     )
 
 
-def check_task(plan: Plan, reuse: Reuse) -> None:
+def check_task(setup: Setup, reuse: Reuse) -> None:
     r"""Checks the stored fiducials and reference samples of a task; renews its generation if they are others now."""
 
-    looked = _spaced(plan.blocks)
+    looked = _spaced(setup.blocks)
     for kind in ("fiducials", "reference"):
-        more = {"samples": plan.samples} if kind == "reference" else {}
-        found = {b: header for b in looked if (header := plan.store.look(plan.spec(kind, b, **more))) is not None}
+        more = {"samples": setup.samples} if kind == "reference" else {}
+        found = {b: header for b in looked if (header := setup.store.look(setup.spec(kind, b, **more))) is not None}
         if not found:
             continue
         block = _chosen(found)
@@ -155,22 +155,22 @@ def check_task(plan: Plan, reuse: Reuse) -> None:
         if not why and block is None:
             reuse.doubt(_not_checked(kind, max(one.seconds for one in found.values())))
         elif not why and block is not None:
-            stored = plan.store.get(plan.spec(kind, block, **more))
+            stored = setup.store.get(setup.spec(kind, block, **more))
             if kind == "fiducials":
-                fresh = draw_fiducials(plan, block)
+                fresh = draw_fiducials(setup, block)
             else:
-                fresh = reference_samples(plan, block, simulate(plan, block)).to_arrays()
+                fresh = reference_samples(setup, block, simulate(setup, block)).to_arrays()
             difference = unlike(stored, fresh) if stored is not None else ""
             made = ago(found[block].made)
             why = f"block {block} of its {kind}, made {made}, {_differs(difference)}" if difference else ""
         if why:
-            plan.renew("task")
+            setup.renew("task")
             reuse.found.clear()
             reuse.checked.clear()
-            reuse.doubt(f"the store is not believed for task {plan.name!r}: {why}; everything is made anew")
+            reuse.doubt(f"the store is not believed for task {setup.name!r}: {why}; everything is made anew")
             return
         reuse.checked += [(kind, "")] if block is not None else []
-        reuse.found[kind, ""] = (_count(plan, found, looked), min(one.made for one in found.values()))
+        reuse.found[kind, ""] = (_count(setup, found, looked), min(one.made for one in found.values()))
 
 
 def _differs(difference: str) -> str:
@@ -188,33 +188,33 @@ def _edited(headers: Iterable[Header]) -> str:
     return "" if path is None else f"{path}, which it reads, has changed"
 
 
-def _check_fit(plan: Plan, name: str) -> tuple[str, dict[str, str], str]:
+def _check_fit(setup: Setup, name: str) -> tuple[str, dict[str, str], str]:
     r"""Makes the first simulations of a training and the first samples of its state anew."""
     try:
-        stored = plan.store.get(plan.fit_spec(name))
+        stored = setup.store.get(setup.fit_spec(name))
         if stored is None:
             return name, {}, ""
         before = {key: value for key, value in stored.items() if key.startswith(PROBE)}
         state = {key: value for key, value in stored.items() if not key.startswith(PROBE)}
-        difference = unlike(before, probe(plan, name, state))
+        difference = unlike(before, probe(setup, name, state))
         return name, {"": difference} if difference else {}, ""
     except Exception as error:
         return name, {"": reason_of(error).splitlines()[0]}, ""
 
 
-def check_fits(plan: Plan, engine: Engine, reuse: Reuse, check: bool = True) -> None:
+def check_fits(setup: Setup, engine: Engine, reuse: Reuse, check: bool = True) -> None:
     r"""Checks stored trainings, and renews the generation of those that would be others now."""
 
-    found = {name: header for name in plan.trainings if (header := _fit_header(plan, name)) is not None}
+    found = {name: header for name in setup.trainings if (header := _fit_header(setup, name)) is not None}
     edited = {name: why for name, header in found.items() if check and (why := _edited([header]))}
-    results = _results(engine, _check_fit, [(plan, name) for name in found if name not in edited] if check else [])
+    results = _results(engine, _check_fit, [(setup, name) for name in found if name not in edited] if check else [])
     differing = {name: differs | ({"": reason} if reason else {}) for name, differs, reason in results}
     for name, header in found.items():
         if name not in edited and not differing.get(name):
             reuse.found[TRAINING, name] = (0, header.made)
             reuse.checked += [(TRAINING, name)] if name in differing else []
             continue
-        plan.renew("fit", name)
+        setup.renew("fit", name)
         why = edited.get(name) or f"a simulation or a sample of it {_differs(differing[name][''])}"
         reuse.doubt(
             f"the store is not believed for the training of candidate {name!r}, made {ago(header.made)}: {why}; "
@@ -222,19 +222,19 @@ def check_fits(plan: Plan, engine: Engine, reuse: Reuse, check: bool = True) -> 
         )
 
 
-def _fit_header(plan: Plan, name: str) -> Header | None:
-    return plan.store.look(plan.fit_spec(name)) if name in plan.candidates else None
+def _fit_header(setup: Setup, name: str) -> Header | None:
+    return setup.store.look(setup.fit_spec(name)) if name in setup.candidates else None
 
 
 def _check(
-    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
+    setup: Setup, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
 ) -> tuple[str, dict[str, str], str]:
     r"""Makes a block of a candidate anew; returns what differs (its samples, or records by metric), or a failure."""
     try:
-        stored = {key: plan.store.get(plan.record_spec(name, block, key)) for key in keys}
-        before = [h.facts.get("samples") for key in keys if (h := plan.store.look(_spec(plan, name, block, key)))]
-        samples = plan.store.get(plan.samples_spec(name, block))
-        draws, content, outcomes = remake(plan, name, block, fiducials, scaling, keys)
+        stored = {key: setup.store.get(setup.record_spec(name, block, key)) for key in keys}
+        before = [h.facts.get("samples") for key in keys if (h := setup.store.look(_spec(setup, name, block, key)))]
+        samples = setup.store.get(setup.samples_spec(name, block))
+        draws, content, outcomes = remake(setup, name, block, fiducials, scaling, keys)
         if samples is not None and (difference := unlike(samples, draws.to_arrays())):
             return name, {"": difference}, ""
         if any(one not in (None, content) for one in before):
@@ -250,12 +250,12 @@ def _check(
         return name, {}, reason_of(error)
 
 
-def _spec(plan: Plan, name: str, block: int, key: str) -> dict[str, Any]:
-    return plan.record_spec(name, block, key) if key else plan.samples_spec(name, block)
+def _spec(setup: Setup, name: str, block: int, key: str) -> dict[str, Any]:
+    return setup.record_spec(name, block, key) if key else setup.samples_spec(name, block)
 
 
 def check_candidates(
-    plan: Plan, parts: Sequence[Fiducials], scaling: Scaling, engine: Engine, reuse: Reuse, check: bool = True
+    setup: Setup, parts: Sequence[Fiducials], scaling: Scaling, engine: Engine, reuse: Reuse, check: bool = True
 ) -> dict[str, str]:
     r"""Checks what the store has of the candidates, and renews the generation of what is another one now.
 
@@ -263,22 +263,22 @@ def check_candidates(
         The candidates that failed when a block was made anew, with the reason.
     """
 
-    looked = _spaced(plan.blocks)
-    units: list[tuple[Plan, str, int, Fiducials, Scaling, list[str]]] = []
+    looked = _spaced(setup.blocks)
+    units: list[tuple[Setup, str, int, Fiducials, Scaling, list[str]]] = []
     stored: dict[str, dict[str, dict[int, Header]]] = {}
-    for name in plan.candidates:
+    for name in setup.candidates:
         found: dict[str, dict[int, Header]] = {}
-        for key in ("", *plan.metrics):  # the first one is for kept samples
-            specs = {b: _spec(plan, name, b, key) for b in looked}
-            found[key] = {b: header for b, spec in specs.items() if (header := plan.store.look(spec)) is not None}
+        for key in ("", *setup.metrics):  # the first one is for kept samples
+            specs = {b: _spec(setup, name, b, key) for b in looked}
+            found[key] = {b: header for b, spec in specs.items() if (header := setup.store.look(spec)) is not None}
         stored[name] = found
         why = _edited(header for kind in found.values() for header in kind.values()) if check else ""
         if why:
             stored[name] = {}
-            plan.renew("candidate", name)
+            setup.renew("candidate", name)
             reuse.doubt(f"the store is not believed for candidate {name!r}: {why}; its blocks are made anew")
         elif check:
-            units += [(plan, name, b, parts[b], scaling, keys) for b, keys in _blocks(name, found, reuse)]
+            units += [(setup, name, b, parts[b], scaling, keys) for b, keys in _blocks(name, found, reuse)]
     failures: dict[str, str] = {}
     differing: dict[str, dict[str, str]] = {}
     for name, differs, reason in _results(engine, _check, units):
@@ -290,7 +290,7 @@ def check_candidates(
             )
     for name, differs in differing.items():
         if "" in differs:
-            plan.renew("candidate", name)
+            setup.renew("candidate", name)
             reuse.doubt(
                 f"the store is not believed for candidate {name!r}: a stored block {_differs(differs[''])}; its blocks "
                 "are made anew"
@@ -298,18 +298,18 @@ def check_candidates(
             stored[name] = {}
             continue
         for key, difference in differs.items():
-            plan.renew("record", name, key)
+            setup.renew("record", name, key)
             stored[name][key] = {}
             reuse.doubt(
                 f"the store is not believed for metric {key!r} of candidate {name!r}: a stored record "
                 f"{_differs(difference)}; its records are made anew"
             )
     for name, kinds in stored.items():
-        whole = [kinds.get(key, {}) for key in plan.metrics]
+        whole = [kinds.get(key, {}) for key in setup.metrics]
         blocks = set.intersection(*map(set, whole)) if whole else set()
         if blocks and name not in failures:
             made = min(headers[b].made for headers in whole for b in blocks)
-            reuse.found["scores", name] = (_count(plan, blocks, looked), made)
+            reuse.found["scores", name] = (_count(setup, blocks, looked), made)
             reuse.checked += [("scores", name)] if name in differing else []
     return failures
 

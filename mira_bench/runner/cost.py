@@ -16,9 +16,9 @@ from ..metric import Block, Context
 from ..ranks.scaling import Scaling, as_bounds
 from ..streams import generator
 from ..task import Task
-from .plan import Plan, Settings
 from .run import split
 from .scoring import observe
+from .setup import Settings, Setup
 from .units import simulate, work
 
 
@@ -62,73 +62,73 @@ def estimate(
     """
 
     settings.check_device()
-    plan = Plan.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
-    plan = dataclasses.replace(plan, candidates=split(plan)[0])
-    trainings = _rehearse(plan, report)
-    plan = dataclasses.replace(plan, fits={key: one.state for key, one in trainings.items()})
-    ends = sorted({0, plan.blocks[-1]})
-    report(f"timing simulations: {plan.size * len(ends)} fiducials")
+    setup = Setup.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
+    setup = dataclasses.replace(setup, candidates=split(setup)[0])
+    trainings = _rehearse(setup, report)
+    setup = dataclasses.replace(setup, fits={key: one.state for key, one in trainings.items()})
+    ends = sorted({0, setup.blocks[-1]})
+    report(f"timing simulations: {setup.size * len(ends)} fiducials")
     start = time.perf_counter()
-    parts = {block: simulate(plan, block) for block in ends}
-    simulation = (time.perf_counter() - start) / len(ends) * len(plan.blocks)
+    parts = {block: simulate(setup, block) for block in ends}
+    simulation = (time.perf_counter() - start) / len(ends) * len(setup.blocks)
     dim = parts[0].truths.shape[1]
     # Truths that were not simulated are stood in for: only the range of all of them matters here.
-    truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (plan.fiducials, dim))
+    truths = np.resize(np.concatenate([part.truths for part in parts.values()]), (setup.fiducials, dim))
     scaling = Scaling(truths, task=as_bounds(getattr(task, "bounds", None), dim))
-    plan = plan.seen_in(Context(scaling))
+    setup = setup.seen_in(Context(scaling))
     report("compiling or loading the kernels")
-    _warm_up(plan, scaling)
+    _warm_up(setup, scaling)
     seconds: dict[str, float] = {}
-    disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(plan.blocks)
+    disk = sum(v.nbytes for v in (parts[0].y, parts[0].x) if v is not None) * len(setup.blocks)
     timed: dict[str, str] = {}  # the first network of each method stands for the others
-    for label in plan.candidates:
-        method = plan.trainings[label].method if label in plan.trainings else label
+    for label in setup.candidates:
+        method = setup.trainings[label].method if label in setup.trainings else label
         if method in timed:
             seconds[label] = seconds[timed[method]]
             continue
         timed[method] = label
-        report(f"timing {method}: samples and scores of {sum(map(plan.count, ends))} of {plan.fiducials} fiducials")
+        report(f"timing {method}: samples and scores of {sum(map(setup.count, ends))} of {setup.fiducials} fiducials")
         spent = {}
         for block in ends:
-            _, _, outcomes, reason, spent[block], _ = work(plan, label, block, parts[block], scaling)
+            _, _, outcomes, reason, spent[block], _ = work(setup, label, block, parts[block], scaling)
             if outcomes is None:
                 raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
-        rest = plan.fiducials - plan.count(0)
-        seconds[label] = spent[0] + spent[ends[-1]] * rest / plan.count(ends[-1])
+        rest = setup.fiducials - setup.count(0)
+        seconds[label] = spent[0] + spent[ends[-1]] * rest / setup.count(ends[-1])
         records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
-        disk += sum(a.nbytes for o in records for a in o.values()) * len(plan.blocks)
+        disk += sum(a.nbytes for o in records for a in o.values()) * len(setup.blocks)
         if settings.keep_samples:
-            disk += 8 * plan.fiducials * plan.samples * dim
+            disk += 8 * setup.fiducials * setup.samples * dim
     learning = [one.simulating + one.training for one in trainings.values()]
     disk += sum(a.nbytes for one in trainings.values() for a in one.state.values())
-    parallel = min(settings.workers, len(plan.candidates) * len(plan.blocks))
+    parallel = min(settings.workers, len(setup.candidates) * len(setup.blocks))
     total = simulation + sum(seconds.values()) / parallel
     total += sum(learning) / min(settings.workers, len(learning) or 1)
     return Estimate(seconds, total, disk, trainings, simulation, parallel)
 
 
-def _rehearse(plan: Plan, report: Callable[[str], None]) -> dict[str, Rehearsal]:
+def _rehearse(setup: Setup, report: Callable[[str], None]) -> dict[str, Rehearsal]:
     r"""Finds out what training costs, once for all networks of a method."""
     found: dict[str, Rehearsal] = {}
-    for label, training in plan.trainings.items():
-        candidate: Any = plan.candidates.get(label)
+    for label, training in setup.trainings.items():
+        candidate: Any = setup.candidates.get(label)
         if candidate is None:
             continue
         if training.method not in found:
-            rng = generator(plan.seed, "rehearsal", plan.name)
+            rng = generator(setup.seed, "rehearsal", setup.name)
             short = hasattr(candidate, "rehearse")
             report(f"timing the training of {training.method}: {'a few epochs' if short else 'all of it'}")
             if short:
-                found[training.method] = candidate.rehearse(plan.task, rng)
+                found[training.method] = candidate.rehearse(setup.task, rng)
             else:
                 start = time.perf_counter()
-                state = candidate.fit(plan.task, rng, lambda what, done, total: None)
+                state = candidate.fit(setup.task, rng, lambda what, done, total: None)
                 found[training.method] = Rehearsal(0.0, time.perf_counter() - start, 0, state, "trained in full")
-    return {label: found[t.method] for label, t in plan.trainings.items() if label in plan.candidates}
+    return {label: found[t.method] for label, t in setup.trainings.items() if label in setup.candidates}
 
 
-def _warm_up(plan: Plan, scaling: Scaling) -> None:
+def _warm_up(setup: Setup, scaling: Scaling) -> None:
     r"""Compiles or loads the kernels, so that their first call is not taken for the price of a block."""
     few = min(2, len(scaling.truths))
-    samples = generator(0, "warm-up").standard_normal((few, min(plan.samples, 8), scaling.truths.shape[1]))
-    observe(Block(scaling.truths[:few], samples, np.arange(few), scaling, 0), plan.metrics)
+    samples = generator(0, "warm-up").standard_normal((few, min(setup.samples, 8), scaling.truths.shape[1]))
+    observe(Block(scaling.truths[:few], samples, np.arange(few), scaling, 0), setup.metrics)

@@ -27,9 +27,9 @@ from ..result import Result
 from ..task import Task
 from .canary import Reuse, check_candidates, check_fits, check_task
 from .engines import Died, Engine, one_thread
-from .plan import Plan, Settings
 from .progress import Progress
 from .scoring import Outcome, standing
+from .setup import Settings, Setup
 from .store import Store
 from .training import fit_all
 from .units import forget, simulate, work
@@ -56,7 +56,7 @@ class _Range(Metric):
 
 
 def _execute(
-    plan: Plan,
+    setup: Setup,
     parts: list[Fiducials],
     scaling: Scaling,
     engine: Engine,
@@ -70,21 +70,21 @@ def _execute(
     """
     reads: dict[str, str] = {}
     failures = {name: (-1, reason) for name, reason in unfit.items()}
-    seconds = dict.fromkeys(plan.candidates, 0.0)
-    seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in plan.candidates}
+    seconds = dict.fromkeys(setup.candidates, 0.0)
+    seen: dict[str, dict[int, dict[str, Outcome]]] = {name: {} for name in setup.candidates}
 
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         # The generator is read while results come in, so a candidate that failed gets no further blocks.
         for name in names:
-            for block in plan.blocks:
+            for block in setup.blocks:
                 if name not in failures and block not in seen[name]:
                     # A unit takes its own weights along, not those of all candidates.
-                    own = {name: plan.fits[name]} if name in plan.fits else {}
-                    yield dataclasses.replace(plan, fits=own), name, block, parts[block], scaling
+                    own = {name: setup.fits[name]} if name in setup.fits else {}
+                    yield dataclasses.replace(setup, fits=own), name, block, parts[block], scaling
 
-    for result in engine.map_named(work, calls, list(plan.candidates), "sampling"):
+    for result in engine.map_named(work, calls, list(setup.candidates), "sampling"):
         if isinstance(result, Died):
-            result = result.name, plan.blocks[0], None, result.reason, 0.0, {}
+            result = result.name, setup.blocks[0], None, result.reason, 0.0, {}
         name, block, outcomes, reason, spent, files = result
         seconds[name] += spent
         reads |= files
@@ -97,8 +97,8 @@ def _execute(
             failures[name] = min(failures.get(name, (block, sentence)), (block, sentence))
         else:
             seen[name][block] = outcomes
-            progress.advance(name, plan.count(block), spent)
-    ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in plan.candidates}
+            progress.advance(name, setup.count(block), spent)
+    ordered = {name: [seen[name][b] for b in sorted(seen[name])] for name in setup.candidates}
     return ordered, {name: reason for name, (_, reason) in failures.items()}, seconds, reads
 
 
@@ -120,85 +120,85 @@ run.__signature__ = Settings.signature(run)  # type: ignore[attr-defined]
 def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> Result:
     r"""Does what `run` says, with settings that are put together."""
 
-    plan = Plan.of(task, candidates, settings)
+    setup = Setup.of(task, candidates, settings)
     if not candidates:
         raise UsageError("there are no candidates to score: the list is empty")
     settings.check_device()
     engine = Engine(settings.workers, settings.backend, settings.address)
-    if engine.remote and plan.store.root is not None:
-        plan = dataclasses.replace(plan, store=Store(plan.store.root.absolute()))
-    everyone = plan.candidates
-    applicable, skipped = split(plan)
-    plan = dataclasses.replace(plan, candidates=applicable)
+    if engine.remote and setup.store.root is not None:
+        setup = dataclasses.replace(setup, store=Store(setup.store.root.absolute()))
+    everyone = setup.candidates
+    applicable, skipped = split(setup)
+    setup = dataclasses.replace(setup, candidates=applicable)
     reuse = Reuse()
     with one_thread(), Progress(settings.progress, settings.workers) as bars:
-        parts, scaling = _simulate_all(plan, reuse, bars, settings.check)
-        plan, unfit, learning = _train_all(plan, engine, reuse, bars, settings.check)
-        plan, scaling = _find_scales(plan, parts, scaling, engine, settings.check)
-        for candidate in plan.candidates:
-            bars.add(candidate, plan.fiducials)
+        parts, scaling = _simulate_all(setup, reuse, bars, settings.check)
+        setup, unfit, learning = _train_all(setup, engine, reuse, bars, settings.check)
+        setup, scaling = _find_scales(setup, parts, scaling, engine, settings.check)
+        for candidate in setup.candidates:
+            bars.add(candidate, setup.fiducials)
         bars.add_sum()
-        stale = check_candidates(plan, parts, scaling, engine, reuse, settings.check)
-        outcomes, failures, seconds, reads = _execute(plan, parts, scaling, engine, bars, stale)
+        stale = check_candidates(setup, parts, scaling, engine, reuse, settings.check)
+        outcomes, failures, seconds, reads = _execute(setup, parts, scaling, engine, bars, stale)
     forget()
     failures |= skipped | unfit
     seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
-    standings = _standings(plan, everyone, outcomes, failures, scaling, shared=parts[0].group is not None)
+    standings = _standings(setup, everyone, outcomes, failures, scaling, shared=parts[0].group is not None)
     names = getattr(task, "names", None)
     warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
     return Result(
-        task=plan.name,
+        task=setup.name,
         standings=standings,
-        metrics=list(plan.metrics),
-        columns={key: metric.column for key, metric in plan.metrics.items() if metric.column},
+        metrics=list(setup.metrics),
+        columns={key: metric.column for key, metric in setup.metrics.items() if metric.column},
         names=None if names is None else list(names),
         rank_by=settings.rank_by,
-        seed=plan.seed,
+        seed=setup.seed,
         seconds=seconds,
         warnings=warnings,
         reuse=reuse.sentences,
-        identity=plan.identity.hashes,
-        files={**reads, **plan.identity.files},
-        pictures=functools.partial(_illustrate, plan, parts[0]) if hasattr(task, "illustrate") else None,
+        identity=setup.identity.hashes,
+        files={**reads, **setup.identity.files},
+        pictures=functools.partial(_illustrate, setup, parts[0]) if hasattr(task, "illustrate") else None,
     )
 
 
-def _simulate_all(plan: Plan, reuse: Reuse, bars: Progress, check: bool) -> tuple[list[Fiducials], Scaling]:
+def _simulate_all(setup: Setup, reuse: Reuse, bars: Progress, check: bool) -> tuple[list[Fiducials], Scaling]:
     r"""Makes the fiducials, block by block; with all of them, the scale is known."""
     if check:
-        check_task(plan, reuse)
-    bars.add("fiducials", plan.fiducials)
+        check_task(setup, reuse)
+    bars.add("fiducials", setup.fiducials)
     parts: list[Fiducials] = []
-    for block in plan.blocks:
-        parts.append(simulate(plan, block))
-        bars.advance("fiducials", plan.count(block), seconds=0)  # not the price of a posterior
-    everything = Fiducials.concatenate(parts)[: plan.fiducials]
-    truths = as_truths(everything.y, f"y of task {plan.name!r}")
-    return parts, Scaling(truths, task=as_bounds(getattr(plan.task, "bounds", None), truths.shape[1]))
+    for block in setup.blocks:
+        parts.append(simulate(setup, block))
+        bars.advance("fiducials", setup.count(block), seconds=0)  # not the price of a posterior
+    everything = Fiducials.concatenate(parts)[: setup.fiducials]
+    truths = as_truths(everything.y, f"y of task {setup.name!r}")
+    return parts, Scaling(truths, task=as_bounds(getattr(setup.task, "bounds", None), truths.shape[1]))
 
 
 def _train_all(
-    plan: Plan, engine: Engine, reuse: Reuse, bars: Progress, check: bool
-) -> tuple[Plan, dict[str, str], dict[str, float]]:
-    r"""Fits the candidates that learn; returns the plan without those that failed, why they did, and seconds."""
-    check_fits(plan, engine, reuse, check)
-    states, unfit, seconds = fit_all(plan, engine, bars)
-    trained = {key: one for key, one in plan.candidates.items() if key not in unfit}
-    return dataclasses.replace(plan, candidates=trained, fits=states), unfit, seconds
+    setup: Setup, engine: Engine, reuse: Reuse, bars: Progress, check: bool
+) -> tuple[Setup, dict[str, str], dict[str, float]]:
+    r"""Fits the candidates that learn; returns the setup without those that failed, why they did, and seconds."""
+    check_fits(setup, engine, reuse, check)
+    states, unfit, seconds = fit_all(setup, engine, bars)
+    trained = {key: one for key, one in setup.candidates.items() if key not in unfit}
+    return dataclasses.replace(setup, candidates=trained, fits=states), unfit, seconds
 
 
 def _find_scales(
-    plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool
-) -> tuple[Plan, Scaling]:
+    setup: Setup, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool
+) -> tuple[Setup, Scaling]:
     r"""Finds what metrics look at beyond a block, and refuses a scale that cannot be had before work is spent."""
-    scaling = _with_pooled(plan, parts, scaling, engine, check)
-    for metric in plan.metrics.values():
+    scaling = _with_pooled(setup, parts, scaling, engine, check)
+    for metric in setup.metrics.values():
         scaling.resolve(metric.normalize)
-    return plan.seen_in(Context(scaling, Fiducials.concatenate(parts)[: plan.fiducials].x)), scaling
+    return setup.seen_in(Context(scaling, Fiducials.concatenate(parts)[: setup.fiducials].x)), scaling
 
 
 def _standings(
-    plan: Plan,
+    setup: Setup,
     everyone: Mapping[str, Candidate],
     outcomes: Mapping[str, Sequence[Mapping[str, Outcome]]],
     failures: Mapping[str, str],
@@ -212,41 +212,41 @@ def _standings(
         if key in failures:
             made = Standing(key, role, failure=failures[key])
         else:
-            made = standing(key, role, outcomes[key], plan.metrics, scaling, shared)
-        training = plan.trainings.get(key)
+            made = standing(key, role, outcomes[key], setup.metrics, scaling, shared)
+        training = setup.trainings.get(key)
         standings.append(made if training is None else dataclasses.replace(made, method=training.method))
     return standings
 
 
-def _illustrate(plan: Plan, fiducials: Fiducials) -> Mapping[str, Any]:
+def _illustrate(setup: Setup, fiducials: Fiducials) -> Mapping[str, Any]:
     r"""Lets a task draw the first block, from the samples that were kept."""
-    stored = {name: plan.store.get(plan.samples_spec(name, 0)) for name in plan.candidates}
+    stored = {name: setup.store.get(setup.samples_spec(name, 0)) for name in setup.candidates}
     samples = {name: block["values"] for name, block in stored.items() if block is not None}
-    return plan.task.illustrate(fiducials, samples) if samples else {}  # type: ignore[attr-defined]
+    return setup.task.illustrate(fiducials, samples) if samples else {}  # type: ignore[attr-defined]
 
 
-def split(plan: Plan) -> tuple[dict[str, Candidate], dict[str, str]]:
+def split(setup: Setup) -> tuple[dict[str, Candidate], dict[str, str]]:
     r"""Separates the candidates that do not apply to the task, with their reason."""
     reasons = {}
-    for name, candidate in plan.candidates.items():
+    for name, candidate in setup.candidates.items():
         skip = getattr(candidate, "skip", None)
-        reason = skip(plan.task) if skip is not None else None
+        reason = skip(setup.task) if skip is not None else None
         if reason is not None:
             reasons[name] = f"skipped: {reason}"
-    return {k: c for k, c in plan.candidates.items() if k not in reasons}, reasons
+    return {k: c for k, c in setup.candidates.items() if k not in reasons}, reasons
 
 
-def _with_pooled(plan: Plan, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool) -> Scaling:
+def _with_pooled(setup: Setup, parts: list[Fiducials], scaling: Scaling, engine: Engine, check: bool) -> Scaling:
     r"""Finds the range of all candidates' samples if a metric asks for it: a pass of its own over the samples.
 
     Controls are left out: showing them must not change the scores of the others.
     """
-    if all(metric.normalize != "pooled" for metric in plan.metrics.values()):
+    if all(metric.normalize != "pooled" for metric in setup.metrics.values()):
         return scaling
     ranges = _Range()
-    ranked = {k: c for k, c in plan.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
-    known = dataclasses.replace(plan.identity, metrics={"range": describe(ranges)})
-    first = dataclasses.replace(plan, metrics={"range": ranges}, candidates=ranked, identity=known)
+    ranked = {k: c for k, c in setup.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
+    known = dataclasses.replace(setup.identity, metrics={"range": describe(ranges)})
+    first = dataclasses.replace(setup, metrics={"range": ranges}, candidates=ranked, identity=known)
     first = first.seen_in(Context(scaling))
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
     outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)

@@ -31,7 +31,7 @@ from .engines import Died, Engine
 from .progress import Progress
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .setup import Setup
 
 log = logging.getLogger("mira_bench")
 
@@ -124,39 +124,39 @@ def _reading(progress: Progress, names: Iterable[str]) -> Iterator[dict[str, _Di
             reader.join()
 
 
-def probe(plan: "Plan", name: str, state: State) -> dict[str, NDArray]:
+def probe(setup: "Setup", name: str, state: State) -> dict[str, NDArray]:
     r"""Returns a few simulations of a training's stream, and the first samples of its state, for `canary.py`."""
-    purpose = ("fit", plan.name, plan.trainings[name].seed)
+    purpose = ("fit", setup.name, setup.trainings[name].seed)
     # How a candidate samples may change without a new training.
-    candidate: Any = getattr(plan.candidates[name], "trainer", plan.candidates[name])
-    with forked(plan.seed, "probe", *purpose):
-        drawn = plan.task.simulate(PROBED, generator(plan.seed, *purpose))
-        posterior = candidate.load(plan.task, state)
+    candidate: Any = getattr(setup.candidates[name], "trainer", setup.candidates[name])
+    with forked(setup.seed, "probe", *purpose):
+        drawn = setup.task.simulate(PROBED, generator(setup.seed, *purpose))
+        posterior = candidate.load(setup.task, state)
         x = np.empty((PROBED, 0)) if drawn.x is None else drawn.x
-        samples = posterior.sample(x[:1], PROBED, generator(plan.seed, "probe", *purpose))
+        samples = posterior.sample(x[:1], PROBED, generator(setup.seed, "probe", *purpose))
     values = samples.values if isinstance(samples, Draws) else samples
     found = {"y": drawn.y, "x": x, "samples": values}
     return {f"{PROBE}{key}": np.asarray(as_array(value, f"the probed {key}")) for key, value in found.items()}
 
 
 def _fit(
-    plan: "Plan", name: str, report: Callable[[str, int, int | None], None]
+    setup: "Setup", name: str, report: Callable[[str, int, int | None], None]
 ) -> tuple[str, State | None, str, float]:
     r"""Returns the state of a fitted candidate, from the store (after 0 s) or fresh; a failure is a reason."""
     start = time.perf_counter()
     try:
-        spec = plan.fit_spec(name)
-        stored = plan.store.get(spec)
+        spec = setup.fit_spec(name)
+        stored = setup.store.get(spec)
         if stored is not None:
             return name, {key: value for key, value in stored.items() if not key.startswith(PROBE)}, "", 0.0
         # The name of the candidate is no part of the stream: all methods learn from the same simulations.
-        rng = generator(plan.seed, "fit", plan.name, plan.trainings[name].seed)
-        candidate: Any = plan.candidates[name]
+        rng = generator(setup.seed, "fit", setup.name, setup.trainings[name].seed)
+        candidate: Any = setup.candidates[name]
         with listening() as heard:
-            state = {key: np.asarray(value) for key, value in candidate.fit(plan.task, rng, report).items()}
+            state = {key: np.asarray(value) for key, value in candidate.fit(setup.task, rng, report).items()}
         spent = time.perf_counter() - start
-        if plan.store.root is not None:
-            plan.store.put(spec, state | probe(plan, name, state), spent, reads=heard.hashes())
+        if setup.store.root is not None:
+            setup.store.put(spec, state | probe(setup, name, state), spent, reads=heard.hashes())
         return name, state, "", spent
     except SimulationError as error:
         # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.
@@ -166,12 +166,12 @@ def _fit(
 
 
 def fit_all(
-    plan: "Plan", engine: Engine, progress: Progress
+    setup: "Setup", engine: Engine, progress: Progress
 ) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
     r"""Fits the candidates that learn; returns their states, failures, and seconds.
 
     Arguments:
-        plan: The run.
+        setup: The run.
         engine: Where trainings run.
         progress: The bars.
     """
@@ -179,7 +179,7 @@ def fit_all(
     states: dict[str, State] = {}
     failures: dict[str, str] = {}
     seconds: dict[str, float] = {}
-    waiting = [name for name in plan.candidates if name in plan.trainings]
+    waiting = [name for name in setup.candidates if name in setup.trainings]
 
     def report(name: str) -> Callable[[str, int, int | None], None]:
         if engine.here:
@@ -189,7 +189,7 @@ def fit_all(
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         for name in names:
             if name not in states and name not in failures:
-                yield plan, name, report(name)
+                yield setup, name, report(name)
 
     progress.add_trainings(waiting)
     with _reading(progress, waiting) as diaries:

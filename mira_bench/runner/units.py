@@ -26,8 +26,8 @@ from ..fiducials import Fiducials, refuse_bad_data
 from ..metric import Block
 from ..ranks.scaling import Scaling
 from ..streams import forked, generator
-from .plan import Plan
 from .scoring import Outcome, observe
+from .setup import Setup
 from .training import reason_of
 
 log = logging.getLogger("mira_bench")
@@ -36,41 +36,41 @@ log = logging.getLogger("mira_bench")
 _BUILT: dict[tuple[str, str], tuple[Any, dict[str, str]]] = {}
 
 
-def draw_fiducials(plan: Plan, block: int) -> dict[str, NDArray]:
+def draw_fiducials(setup: Setup, block: int) -> dict[str, NDArray]:
     r"""Simulates a block of fiducials."""
-    rng = generator(plan.seed, "data", plan.name, block)
+    rng = generator(setup.seed, "data", setup.name, block)
     try:
-        with forked(plan.seed, "data", plan.name, block):
-            drawn = plan.task.simulate(plan.size, rng)
+        with forked(setup.seed, "data", setup.name, block):
+            drawn = setup.task.simulate(setup.size, rng)
     except SimulationError as error:
-        raise SimulationError(f"task {plan.name!r}, fiducials: {error}") from error
+        raise SimulationError(f"task {setup.name!r}, fiducials: {error}") from error
     except Exception as error:
         raise RunError(
-            f"task {plan.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
+            f"task {setup.name!r} failed to simulate fiducials (block {block}): {type(error).__name__}: {error}"
         ) from error
-    if len(drawn) != plan.size:
-        raise RunError(f"task {plan.name!r} simulated {len(drawn)} fiducials where {plan.size} were asked for")
+    if len(drawn) != setup.size:
+        raise RunError(f"task {setup.name!r} simulated {len(drawn)} fiducials where {setup.size} were asked for")
     made = {
-        key: np.asarray(as_array(value, f"{key} of task {plan.name!r}") if key != "group" else value)
+        key: np.asarray(as_array(value, f"{key} of task {setup.name!r}") if key != "group" else value)
         for key, value in (("y", drawn.y), ("x", drawn.x), ("group", drawn.group))
         if value is not None
     }
-    refuse_non_finite(made["y"], f"y of task {plan.name!r} (block {block})")
+    refuse_non_finite(made["y"], f"y of task {setup.name!r} (block {block})")
     if "x" in made:
-        names = getattr(plan.task, "names", None)
-        refuse_bad_data(made["y"], made["x"], names, f"task {plan.name!r}, fiducials: ")
+        names = getattr(setup.task, "names", None)
+        refuse_bad_data(made["y"], made["x"], names, f"task {setup.name!r}, fiducials: ")
     return made
 
 
-def simulate(plan: Plan, block: int) -> Fiducials:
+def simulate(setup: Setup, block: int) -> Fiducials:
     r"""Returns a block of fiducials, from the store or fresh."""
-    spec = plan.spec("fiducials", block)
-    stored = plan.store.get(spec)
+    spec = setup.spec("fiducials", block)
+    stored = setup.store.get(spec)
     if stored is None:
         start = time.perf_counter()
         with listening() as heard:
-            stored = draw_fiducials(plan, block)
-        plan.store.put(spec, stored, time.perf_counter() - start, reads=heard.hashes())
+            stored = draw_fiducials(setup, block)
+        setup.store.put(spec, stored, time.perf_counter() - start, reads=heard.hashes())
     return Fiducials(stored["y"], stored.get("x"), stored.get("group"))
 
 
@@ -78,98 +78,98 @@ def _observations(fiducials: Fiducials) -> Array:
     return np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
 
 
-def _build(plan: Plan, name: str) -> tuple[Any, dict[str, str]]:
+def _build(setup: Setup, name: str) -> tuple[Any, dict[str, str]]:
     r"""Returns a posterior, and the hashes of the files that it was made of. A process makes it once in a run."""
-    if any(token != plan.token for token, _ in _BUILT):
+    if any(token != setup.token for token, _ in _BUILT):
         _BUILT.clear()
-    if (plan.token, name) not in _BUILT:
-        changed = edited(plan.identity.code)
+    if (setup.token, name) not in _BUILT:
+        changed = edited(setup.identity.code)
         if changed is not None:
             raise UsageError(f"{changed} was edited while the run was under way: start it again")
-        candidate: Any = plan.candidates[name]
-        with listening() as heard, forked(plan.seed, "build", plan.name, name):
-            if name in plan.fits:
-                made = candidate.load(plan.task, plan.fits[name])
+        candidate: Any = setup.candidates[name]
+        with listening() as heard, forked(setup.seed, "build", setup.name, name):
+            if name in setup.fits:
+                made = candidate.load(setup.task, setup.fits[name])
             else:
-                made = candidate.build(plan.task, generator(plan.seed, "build", plan.name, name))
-        _BUILT[plan.token, name] = made, heard.hashes()
-    return _BUILT[plan.token, name]
+                made = candidate.build(setup.task, generator(setup.seed, "build", setup.name, name))
+        _BUILT[setup.token, name] = made, heard.hashes()
+    return _BUILT[setup.token, name]
 
 
-def _draw(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
-    purpose = ("samples", plan.name, name, block)
-    with forked(plan.seed, *purpose):
-        draws = Draws.of(posterior.sample(_observations(fiducials), plan.samples, generator(plan.seed, *purpose)))
+def _draw(setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
+    purpose = ("samples", setup.name, name, block)
+    with forked(setup.seed, *purpose):
+        draws = Draws.of(posterior.sample(_observations(fiducials), setup.samples, generator(setup.seed, *purpose)))
     values = as_array(draws.values, f"the samples of candidate {name!r}")
-    wanted = (len(fiducials), plan.samples, *fiducials.event)
+    wanted = (len(fiducials), setup.samples, *fiducials.event)
     if tuple(values.shape) != wanted:
         raise UsageError(
             f"candidate {name!r} returned samples of shape {tuple(values.shape)}; {wanted} is needed: "
-            f"{plan.samples} samples for each of {len(fiducials)} observations"
+            f"{setup.samples} samples for each of {len(fiducials)} observations"
         )
-    if plan.samples == len(fiducials) > 1:
-        _refuse_swapped(plan, name, block, fiducials, posterior)
+    if setup.samples == len(fiducials) > 1:
+        _refuse_swapped(setup, name, block, fiducials, posterior)
     return dataclasses.replace(draws, values=values)
 
 
-def _refuse_swapped(plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any) -> None:
+def _refuse_swapped(setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: Any) -> None:
     r"""Raises if a posterior gives samples first: with as many samples as observations the shape does not show it."""
-    purpose = ("layout", plan.name, name, block)
-    with forked(plan.seed, *purpose):
-        first = posterior.sample(_observations(fiducials)[:1], plan.samples, generator(plan.seed, *purpose))
+    purpose = ("layout", setup.name, name, block)
+    with forked(setup.seed, *purpose):
+        first = posterior.sample(_observations(fiducials)[:1], setup.samples, generator(setup.seed, *purpose))
     shape = tuple(Draws.of(first).values.shape)
-    if shape[:2] != (1, plan.samples):
+    if shape[:2] != (1, setup.samples):
         raise UsageError(
-            f"candidate {name!r} returned samples of shape {shape} for one observation; (1, {plan.samples}, *event) is "
-            "needed: fiducials first, then samples"
+            f"candidate {name!r} returned samples of shape {shape} for one observation; (1, {setup.samples}, *event) "
+            "is needed: fiducials first, then samples"
         )
 
 
 def _sample(
-    plan: Plan, name: str, block: int, fiducials: Fiducials, posterior: Any, made_of: Mapping[str, str]
+    setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: Any, made_of: Mapping[str, str]
 ) -> Draws:
-    spec = plan.samples_spec(name, block)
-    stored = plan.store.get(spec)
+    spec = setup.samples_spec(name, block)
+    stored = setup.store.get(spec)
     if stored is not None:
         return Draws.from_arrays(stored)
     start = time.perf_counter()
     with listening() as heard:
-        draws = _draw(plan, name, block, fiducials, posterior)
-    if plan.keep_samples:
-        plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes() | dict(made_of))
+        draws = _draw(setup, name, block, fiducials, posterior)
+    if setup.keep_samples:
+        setup.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes() | dict(made_of))
     return draws
 
 
-def reference_samples(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
+def reference_samples(setup: Setup, block: int, fiducials: Fiducials) -> Draws:
     r"""Draws reference samples for a block: the same ones for every candidate.
 
     Their random stream is their own, so the oracle, which samples the same posterior, is as far from them as chance is.
     """
-    exact: Any = plan.task.exact_posterior()  # type: ignore[attr-defined]
-    purpose = ("reference", plan.name, block)
-    with forked(plan.seed, *purpose):
-        draws = Draws.of(exact.sample(_observations(fiducials), plan.samples, generator(plan.seed, *purpose)))
+    exact: Any = setup.task.exact_posterior()  # type: ignore[attr-defined]
+    purpose = ("reference", setup.name, block)
+    with forked(setup.seed, *purpose):
+        draws = Draws.of(exact.sample(_observations(fiducials), setup.samples, generator(setup.seed, *purpose)))
     return dataclasses.replace(draws, values=as_array(draws.values, "the reference samples"))
 
 
-def draw_reference(plan: Plan, block: int, fiducials: Fiducials) -> Draws:
+def draw_reference(setup: Setup, block: int, fiducials: Fiducials) -> Draws:
     r"""Returns reference samples for a block, from the store or fresh."""
-    spec = plan.spec("reference", block, samples=plan.samples)
-    stored = plan.store.get(spec)
+    spec = setup.spec("reference", block, samples=setup.samples)
+    stored = setup.store.get(spec)
     if stored is not None:
         return Draws.from_arrays(stored)
     start = time.perf_counter()
     with listening() as heard:
-        draws = reference_samples(plan, block, fiducials)
-    plan.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes())
+        draws = reference_samples(setup, block, fiducials)
+    setup.store.put(spec, draws.to_arrays(), time.perf_counter() - start, reads=heard.hashes())
     return draws
 
 
-def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior: Any, draws: Draws) -> dict[str, Any]:
+def _extras(setup: Setup, block: int, fiducials: Fiducials, count: int, posterior: Any, draws: Draws) -> dict[str, Any]:
     r"""What only some metrics look at, computed when they do: reference samples, densities, evidences, diagnostics."""
     part = fiducials[:count]
     x = _observations(part)
-    exact: Any = plan.task.exact_posterior() if hasattr(plan.task, "exact_posterior") else None
+    exact: Any = setup.task.exact_posterior() if hasattr(setup.task, "exact_posterior") else None
     extras: dict[str, Any] = {}
     if draws.diagnostics:
         extras["diagnostics"] = {key: np.asarray(v, np.float64)[:count] for key, v in draws.diagnostics.items()}
@@ -177,7 +177,7 @@ def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior:
 
         @functools.cache
         def reference() -> NDArray:
-            return flat(draw_reference(plan, block, fiducials).values, 2)[:count]
+            return flat(draw_reference(setup, block, fiducials).values, 2)[:count]
 
         extras["reference"] = reference
     if hasattr(posterior, "log_prob"):
@@ -187,7 +187,7 @@ def _extras(plan: Plan, block: int, fiducials: Fiducials, count: int, posterior:
             return np.asarray(posterior.log_prob(points, x), np.float64)
 
         extras["log_prob"] = log_prob
-    task: Any = plan.task
+    task: Any = setup.task
     if hasattr(task, "log_likelihood") and part.x is not None:
 
         def log_likelihood(chosen: NDArray) -> NDArray:
@@ -213,34 +213,34 @@ def _content(draws: Draws) -> str:
 
 
 def _block(
-    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, posterior: Any, draws: Draws
+    setup: Setup, name: str, block: int, fiducials: Fiducials, scaling: Scaling, posterior: Any, draws: Draws
 ) -> Block:
     r"""What metrics look at: the samples of a candidate for a block of fiducials."""
-    count = plan.count(block)
+    count = setup.count(block)
     values = draws.values[:count]
     if isinstance(values, np.ndarray):
-        refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * plan.size)
-    if plan.device not in (None, "cpu"):
+        refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * setup.size)
+    if setup.device not in (None, "cpu"):
         import torch
 
-        values = torch.as_tensor(values, device=plan.device)
+        values = torch.as_tensor(values, device=setup.device)
     part = fiducials[:count]
     return Block(
         truths=part.truths,
         samples=flat(values, 2),
-        index=np.arange(block * plan.size, block * plan.size + count),
+        index=np.arange(block * setup.size, block * setup.size + count),
         scaling=scaling,
-        seed=plan.seed,
+        seed=setup.seed,
         name=f"candidate {name!r}",
         groups=part.group,
         x=part.x,
-        conditional=getattr(plan.task, "conditional", True),
-        **_extras(plan, block, fiducials, count, posterior, draws),
+        conditional=getattr(setup.task, "conditional", True),
+        **_extras(setup, block, fiducials, count, posterior, draws),
     )
 
 
 def work(
-    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling
+    setup: Setup, name: str, block: int, fiducials: Fiducials, scaling: Scaling
 ) -> tuple[str, int, dict[str, Outcome] | None, str, float, dict[str, str]]:
     r"""Samples and scores one candidate on one block; a failure is a reason, not an exception.
 
@@ -251,25 +251,25 @@ def work(
     start = time.perf_counter()
     reads: dict[str, str] = {}
     try:
-        specs = {key: plan.record_spec(name, block, key) for key in plan.metrics}
+        specs = {key: setup.record_spec(name, block, key) for key in setup.metrics}
         outcomes: dict[str, Outcome] = {}
         for key, spec in specs.items():
-            stored = plan.store.get(spec)
+            stored = setup.store.get(spec)
             if stored is not None:
                 outcomes[key] = stored
-                header = plan.store.look(spec)
+                header = setup.store.look(spec)
                 reads |= {} if header is None else header.facts.get("reads", {})
-        missing = {key: metric for key, metric in plan.metrics.items() if key not in outcomes}
+        missing = {key: metric for key, metric in setup.metrics.items() if key not in outcomes}
         if missing:
-            posterior, made_of = _build(plan, name)
+            posterior, made_of = _build(setup, name)
             with listening() as heard:
-                draws = _sample(plan, name, block, fiducials, posterior, made_of)
-                fresh = observe(_block(plan, name, block, fiducials, scaling, posterior, draws), missing)
+                draws = _sample(setup, name, block, fiducials, posterior, made_of)
+                fresh = observe(_block(setup, name, block, fiducials, scaling, posterior, draws), missing)
             spent = time.perf_counter() - start
             content, now = _content(draws), heard.hashes() | made_of
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
-                    plan.store.put(specs[key], outcome, spent, samples=content, reads=now)
+                    setup.store.put(specs[key], outcome, spent, samples=content, reads=now)
             reads |= now
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0, reads
@@ -278,13 +278,13 @@ def work(
 
 
 def remake(
-    plan: Plan, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
+    setup: Setup, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
 ) -> tuple[Draws, str, dict[str, Outcome]]:
     r"""Makes a block anew, whatever the store has: its samples, their hash, and what the given metrics see."""
-    posterior, _ = _build(plan, name)
-    draws = _draw(plan, name, block, fiducials, posterior)
-    seen = _block(plan, name, block, fiducials, scaling, posterior, draws)
-    outcomes = observe(seen, {key: plan.metrics[key] for key in keys})
+    posterior, _ = _build(setup, name)
+    draws = _draw(setup, name, block, fiducials, posterior)
+    seen = _block(setup, name, block, fiducials, scaling, posterior, draws)
+    outcomes = observe(seen, {key: setup.metrics[key] for key in keys})
     return draws, _content(draws), outcomes
 
 

@@ -9,7 +9,7 @@ A run that belongs to a job of a sweep counts if the job went to its end. Of run
 counts.
 """
 
-__all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "compare", "gaps", "reruns", "tidy"]
+__all__ = ["Collected", "Comparable", "collect_jobs", "collect_runs", "gaps", "group_runs", "reruns", "tidy"]
 
 import hashlib
 import json
@@ -398,7 +398,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else json.dumps(value)
 
 
-def compare(runs: Sequence[Collected], by: Sequence[str] = ()) -> list[Comparable]:
+def group_runs(runs: Sequence[Collected], by: Sequence[str] = ()) -> list[Comparable]:
     r"""Sorts runs into groups that can be compared.
 
     Arguments:

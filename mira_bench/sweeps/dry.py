@@ -12,7 +12,7 @@ from ..adapters.identity import describe
 from ..config import Asked, asked
 from ..errors import RunError
 from ..runner.cost import Estimate, estimate
-from ..runner.plan import Plan
+from ..runner.setup import Setup
 from .jobs import Kind
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ def dry_sweep(kinds: Sequence[Kind], expected: int) -> int:
         learning = sum(seconds for what, _, seconds in _parts(cost, None, given) if what == "fit")
         spared = 0.0
         for seed in kind.seeds:
-            plan = None if kind.cfg.store is None else _plan(given, seed)
-            for _, key, seconds in _parts(cost, plan, given):
+            setup = None if kind.cfg.store is None else _setup(given, seed)
+            for _, key, seconds in _parts(cost, setup, given):
                 spared += seconds if key in kept else 0.0
                 kept |= {key} - {""}
         spent = cost.total * len(kind.jobs) - spared
@@ -83,23 +83,23 @@ def dry_sweep(kinds: Sequence[Kind], expected: int) -> int:
     return 1 if failed else 0
 
 
-def _plan(given: Asked, seed: int) -> Plan:
-    return Plan.of(given.task, given.candidates, dataclasses.replace(given.settings, seed=seed, store="."))
+def _setup(given: Asked, seed: int) -> Setup:
+    return Setup.of(given.task, given.candidates, dataclasses.replace(given.settings, seed=seed, store="."))
 
 
-def _parts(cost: Estimate, plan: Plan | None, given: Asked) -> Iterator[tuple[str, str, float]]:
+def _parts(cost: Estimate, setup: Setup | None, given: Asked) -> Iterator[tuple[str, str, float]]:
     r"""Yields the parts of a run that a store keeps: what, its identity (empty without a store), and its seconds."""
 
     def identity(spec: Any) -> str:
         return json.dumps(spec, sort_keys=True)
 
-    yield "fiducials", identity([plan.spec("fiducials", 0), plan.fiducials]) if plan else "", cost.simulating
+    yield "fiducials", identity([setup.spec("fiducials", 0), setup.fiducials]) if setup else "", cost.simulating
     workers = min(given.settings.workers, len(cost.trainings) or 1)
     for name, one in cost.trainings.items():
-        yield "fit", identity(plan.fit_spec(name)) if plan else "", (one.simulating + one.training) / workers
-    scored = describe(dict(plan.metrics)) if plan else None
+        yield "fit", identity(setup.fit_spec(name)) if setup else "", (one.simulating + one.training) / workers
+    scored = describe(dict(setup.metrics)) if setup else None
     for name, seconds in cost.seconds.items():
-        key = identity([plan.samples_spec(name, 0), plan.fiducials, scored]) if plan else ""
+        key = identity([setup.samples_spec(name, 0), setup.fiducials, scored]) if setup else ""
         yield "scores", key, seconds / cost.parallel
 
 

@@ -15,7 +15,7 @@ and errors per seed, which are combined by the same formula. Order, tiers and th
 `mira_bench.ranking.tiers`. The calibration p-values of the seeds are combined by Fisher's method.
 """
 
-__all__ = ["COLUMNS", "display", "few_seeds", "interval", "leaderboard", "pooled"]
+__all__ = ["COLUMNS", "display_board", "few_seeds", "interval", "leaderboard", "pooled"]
 
 import math
 import textwrap
@@ -230,7 +230,7 @@ def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS).astype({"rank": "Int64"})
 
 
-def display(table: pd.DataFrame) -> pd.DataFrame:
+def display_board(table: pd.DataFrame) -> pd.DataFrame:
     r"""Returns a leaderboard as people read it: numbers with their intervals, as text."""
 
     def number(value: float, form: str = ".4f") -> str:

@@ -239,7 +239,7 @@ def _whole_runs(
     return runs, pd.concat(tables), failures
 
 
-def _conclude(out: Path, title: str, shown: str, note: str) -> None:
+def _write_page(out: Path, title: str, shown: str, note: str) -> None:
     announce(out, "study.md")
     (out / "study.md").write_text(f"# {title}\n\n{shown}\n{note}\n", encoding="utf-8")
     print(shown + "\n" + note)
@@ -292,7 +292,7 @@ def study(
                 f"Share of {cfg.study.repeats} repeats in which a metric rejects at the {cfg.study.level:.0%} level, "
             )
             note += f"by {' and '.join(keys)}. The rows of a perfect candidate are false alarms."
-            _conclude(out, task_name, markdown(_show_rejections(table, keys)), note)
+            _write_page(out, task_name, markdown(_show_rejections(table, keys)), note)
             announce(out, "figures/power.png", "figures/power.pdf")
             save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
         else:
@@ -300,7 +300,7 @@ def study(
             note = (
                 f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
             )
-            _conclude(out, task_name, markdown(_show_winners(table, keys)), note)
+            _write_page(out, task_name, markdown(_show_winners(table, keys)), note)
         announce(out, "runs.csv", "study.csv")
         frame.to_csv(out / "runs.csv", index=False)
         table.to_csv(out / "study.csv", index=False)

@@ -4,7 +4,7 @@ The same command always means the same folder, so an interrupted sweep goes on w
 are launched by whatever `hydra/launcher=` says; all that is known about them comes from their `job.json`.
 """
 
-__all__ = ["ENGINES", "Command", "Sweeper", "is_sweep", "perform", "prepare"]
+__all__ = ["ENGINES", "Command", "Sweeper", "do_job", "hydra_words", "is_sweep"]
 
 import contextlib
 import hashlib
@@ -31,14 +31,13 @@ from omegaconf.errors import OmegaConfBaseException
 from rich.console import Console
 
 from ..adapters.reads import changed, hash_file, listening
-from ..config import fingerprint, hash_settings
-from ..config import prepare as prepare_run
+from ..config import hash_settings, job_fingerprint, prepare
 from ..errors import UsageError
 from ..report.outputs import clear, clear_collected, read_facts, write_json
 from ..runner.progress import watched
 from .dry import dry_sweep
 from .jobs import JOB, SWEEP, Job, Kind, commands, expected_contents, expected_jobs, key_of, lasting, read_job
-from .watch import Overview
+from .watch import Watch
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -98,7 +97,7 @@ class Command:
         return shlex.join(["python", "-m", "mira_bench", *self.words])
 
 
-def prepare(command: Command, words: Sequence[str]) -> list[str]:
+def hydra_words(command: Command, words: Sequence[str]) -> list[str]:
     r"""Returns the words of a sweep for Hydra, with its folder and our sweeper in them."""
 
     for word in words:
@@ -158,13 +157,13 @@ class Sweeper(BasicSweeper):
         launched = [[*job.overrides, f"hydra.sweep.subdir='{name}'"] for name, job in todo.items()]
         step = self.max_batch_size or max(1, len(launched))
         problem = ""
-        with Overview(folder, list(todo), len(jobs) - len(todo)):
+        with Watch(folder, list(todo), len(jobs) - len(todo)):
             for i in range(0, len(launched), step):
                 try:
                     self.launcher.launch(launched[i : i + step], initial_job_idx=i)
                 except Exception as error:  # a launcher gives up when a job was killed; the others go on without it
                     problem = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        command.codes.append(_conclude(folder, list(jobs), len(jobs) - len(todo), problem))
+        command.codes.append(_say_end(folder, list(jobs), len(jobs) - len(todo), problem))
 
     def _jobs(
         self, arguments: list[str], before: dict[str, list[str]]
@@ -239,7 +238,9 @@ def _shared(outs: Mapping[str, Path]) -> list[str]:
 def _identified(jobs: Mapping[str, Job], kinds: Sequence[Kind]) -> dict[str, Job]:
     r"""The jobs, known by their settings and by what these stand for: code and files may have been edited."""
     content = {job.name: kind.content for kind in kinds for job in kind.jobs}
-    return {name: replace(job, fingerprint=fingerprint(job.fingerprint, content[name])) for name, job in jobs.items()}
+    return {
+        name: replace(job, fingerprint=job_fingerprint(job.fingerprint, content[name])) for name, job in jobs.items()
+    }
 
 
 def _running(folder: Path, todo: Iterable[str]) -> list[str]:
@@ -267,7 +268,7 @@ def _problems(kinds: Sequence[Kind]) -> list[str]:
     for kind in kinds:
         overrides = [job.overrides for job in kind.jobs]
         try:
-            kind.content.update(prepare_run(kind.cfg, kind.task, overrides[0], elsewhere=True).content)
+            kind.content.update(prepare(kind.cfg, kind.task, overrides[0], elsewhere=True).content)
             good.update(*overrides)
         except (UsageError, OmegaConfBaseException) as error:
             bad.setdefault(" ".join(str(error).split()), []).extend(map(set, overrides))
@@ -313,7 +314,7 @@ def _read_by_user(opened: Iterable[str], since: float, besides: Iterable[Path]) 
     return found
 
 
-def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> int:
+def _say_end(folder: Path, names: Sequence[str], before: int, problem: str) -> int:
     r"""Prints how a sweep ended, and returns its exit code."""
     jobs = [read_job(folder / name) or Job(name) for name in names]
     bad = [job for job in jobs if job.status != "done"]
@@ -333,7 +334,7 @@ def _conclude(folder: Path, names: Sequence[str], before: int, problem: str) -> 
     return FAILED if bad else OK
 
 
-def perform(
+def do_job(
     work: Callable[[Callable[[str], None]], int],
     folder: Path,
     out: Path,

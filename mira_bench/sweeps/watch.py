@@ -1,9 +1,9 @@
-r"""One live overview of a sweep on a terminal; elsewhere one line per job that ends.
+r"""A live view of a sweep on a terminal; elsewhere one line per job that ends.
 
 It reads the `job.json` files, so it sees jobs in this process, in others and on other machines alike.
 """
 
-__all__ = ["Overview", "duration"]
+__all__ = ["Watch", "duration"]
 
 import sys
 import threading
@@ -31,7 +31,7 @@ def duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
-class Overview:
+class Watch:
     r"""Watches jobs until the context ends.
 
     Arguments:
@@ -47,11 +47,11 @@ class Overview:
         self._start = time.monotonic()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        # Jobs in this process have their output redirected; the overview keeps the stream that it was born with.
+        # Jobs in this process have their output redirected; the watch keeps the stream that it was born with.
         self._console = Console(file=sys.stderr)
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
 
-    def __enter__(self) -> "Overview":
+    def __enter__(self) -> "Watch":
         if self._live is not None:
             self._live.start()
         elif self._skipped:

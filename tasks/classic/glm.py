@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .priors import Joint
-from .sampler import SampledPosterior, Settings
+from .sampler import Effort, SampledPosterior
 
 BINS, LAGS = 100, 9
 
@@ -80,7 +80,7 @@ class BernoulliGlm(Joint):
         return (y * x).sum(axis=-1) - np.logaddexp(0.0, y @ _design().T).sum(axis=-1)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(GlmTarget, Settings(kernels=1))
+        return SampledPosterior(GlmTarget, Effort(kernels=1))
 
 
 @dataclass(frozen=True)

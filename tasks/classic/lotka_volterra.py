@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mira_bench.compiling import compiled
 
 from .priors import LogNormalPrior
-from .sampler import SampledPosterior, Settings
+from .sampler import Effort, SampledPosterior
 from .solver import dormand_prince
 
 START = (30.0, 1.0)  # prey and predators
@@ -67,7 +67,7 @@ class LotkaVolterra(LogNormalPrior):
         return (-0.5 * square - seen - math.log(NOISE * math.sqrt(2 * math.pi))).sum(axis=-1)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(LotkaVolterraTarget, Settings())
+        return SampledPosterior(LotkaVolterraTarget, Effort())
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ $L(z) p(z) / q(z)$ are even: the effective sample size and R-hat of the chains s
 weight is the evidence.
 """
 
-__all__ = ["SampledPosterior", "Settings", "Students", "Target"]
+__all__ = ["Effort", "NormalTarget", "SampledPosterior", "Students"]
 
 import math
 from collections.abc import Callable
@@ -35,7 +35,7 @@ CHAINS = 4
 SHORTEST = 500  # steps of a chain: with fewer there is no judging it
 
 
-class Target(Protocol):
+class NormalTarget(Protocol):
     r"""The likelihood of one observation, over a standard normal prior."""
 
     @property
@@ -51,7 +51,7 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True)
-class Settings:
+class Effort:
     r"""How much work a reference takes.
 
     Arguments:
@@ -154,23 +154,23 @@ def _temper(log_prior: Floats, log_likelihood: Floats, log_proposal: Floats, bet
     return low if low > beta else high
 
 
-def propose(target: Target, settings: Settings, rng: np.random.Generator) -> Students:
+def propose(target: NormalTarget, effort: Effort, rng: np.random.Generator) -> Students:
     r"""Returns a mixture that is close to the posterior."""
 
-    z = rng.standard_normal((settings.population, target.dim))
+    z = rng.standard_normal((effort.population, target.dim))
     log_proposal = log_normal(z)
     beta, rounds = 0.0, 0
     for _ in range(STAGES):
         _, log_likelihood = target.evaluate(z, rng)
         # A point without likelihood has no weight at any temperature.
         log_likelihood = np.where(np.isfinite(log_likelihood), log_likelihood, -1e300)
-        beta = _temper(log_normal(z), log_likelihood, log_proposal, beta, settings.ess)
+        beta = _temper(log_normal(z), log_likelihood, log_proposal, beta, effort.ess)
         weights = _normalized(log_normal(z) + beta * log_likelihood - log_proposal)
-        mixture = _fit(z, weights, settings.kernels, rng)
+        mixture = _fit(z, weights, effort.kernels, rng)
         rounds += beta == 1.0
         if rounds == 2:  # the second fit at the end is to a population of the posterior itself
             return mixture
-        z = mixture.sample(settings.population, rng)
+        z = mixture.sample(effort.population, rng)
         log_proposal = mixture.log_prob(z)
     return mixture
 
@@ -189,7 +189,7 @@ def _chains(log_weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
     return states
 
 
-class Reference(NamedTuple):
+class Sampled(NamedTuple):
     r"""Samples of one posterior, $(S, d)$, and what was found on the way."""
 
     values: Floats
@@ -199,11 +199,11 @@ class Reference(NamedTuple):
     acceptance: float
 
 
-def reference(target: Target, count: int, settings: Settings, rng: np.random.Generator) -> Reference:
+def sample_posterior(target: NormalTarget, count: int, effort: Effort, rng: np.random.Generator) -> Sampled:
     r"""Samples the posterior of one observation."""
 
-    mixture = propose(target, settings, rng)
-    steps = max(settings.thin * math.ceil(count / CHAINS), SHORTEST)
+    mixture = propose(target, effort, rng)
+    steps = max(effort.thin * math.ceil(count / CHAINS), SHORTEST)
     burn = steps // 10
     z = mixture.sample(CHAINS * (burn + steps), rng)
     theta, log_likelihood = target.evaluate(z, rng)
@@ -220,7 +220,7 @@ def reference(target: Target, count: int, settings: Settings, rng: np.random.Gen
     kept = np.linspace(0, steps - 1, math.ceil(count / CHAINS)).round().astype(np.intp)
     values = chains[:, kept].swapaxes(0, 1).reshape(-1, chains.shape[2])[:count]
     moved = (np.diff(states, axis=1) != 0).mean()
-    return Reference(values, float(log_evidence), float(told.rhat.max()), float(told.ess_bulk.min()), float(moved))
+    return Sampled(values, float(log_evidence), float(told.rhat.max()), float(told.ess_bulk.min()), float(moved))
 
 
 @dataclass(frozen=True)
@@ -229,16 +229,16 @@ class SampledPosterior:
 
     Arguments:
         target: Makes the target of an observation.
-        settings: How much work goes into it.
+        effort: How much work goes into it.
     """
 
-    target: Callable[[Any], Target]
-    settings: Settings = field(default_factory=Settings)
+    target: Callable[[Any], NormalTarget]
+    effort: Effort = field(default_factory=Effort)
 
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> Draws:
         # A stream for each observation: how many others there are changes nothing.
         streams = rng.spawn(len(x))
         with one_blas_thread():
-            found = [reference(self.target(x[l]), count, self.settings, streams[l]) for l in range(len(x))]
+            found = [sample_posterior(self.target(x[l]), count, self.effort, streams[l]) for l in range(len(x))]
         told = {key: np.array([getattr(r, key) for r in found]) for key in ("rhat", "ess_bulk", "acceptance")}
         return Draws(np.stack([r.values for r in found]), np.array([r.log_evidence for r in found]), told)

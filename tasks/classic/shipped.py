@@ -4,11 +4,11 @@ __all__ = ["reference"]
 
 from importlib import resources
 
-from mira_bench.adapters.reference import Reference, load
+from mira_bench.adapters.reference import ReferencePosteriors, load
 from mira_bench.errors import UsageError
 
 
-def reference(name: str) -> Reference:
+def reference(name: str) -> ReferencePosteriors:
     r"""Returns observations of a classic task with samples of their posteriors.
 
     `python -m mira_bench reference` makes more of them.

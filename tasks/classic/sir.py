@@ -14,7 +14,7 @@ from scipy import special
 from mira_bench.compiling import compiled
 
 from .priors import LogNormalPrior
-from .sampler import SampledPosterior, Settings
+from .sampler import Effort, SampledPosterior
 from .solver import dormand_prince
 
 POPULATION, TESTS = 1_000_000, 1000
@@ -67,7 +67,7 @@ class Sir(LogNormalPrior):
         return (ways + special.xlogy(x, share) + special.xlog1py(TESTS - x, -share)).sum(axis=-1)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(SirTarget, Settings())
+        return SampledPosterior(SirTarget, Effort())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from scipy import special
 from mira_bench.inference.moves import truncated_normal
 
 from .priors import BoxPrior
-from .sampler import SampledPosterior, Settings
+from .sampler import Effort, SampledPosterior
 
 POINTS = 4  # that are observed, in two dimensions
 FLOOR = 1e-6  # added to both variances, as in the published code: they may vanish otherwise
@@ -57,7 +57,7 @@ class Slcp(BoxPrior):
         return -0.5 * (square + np.log(v1) + np.log(left)).sum(axis=-1) - POINTS * math.log(2 * math.pi)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(SlcpTarget, Settings(population=2000, kernels=16, thin=20))
+        return SampledPosterior(SlcpTarget, Effort(population=2000, kernels=16, thin=20))
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class SlcpDistractors(Slcp):
         return super().log_likelihood(y, self.informative(x))
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(_without_distractors, Settings(population=2000, kernels=16, thin=20))
+        return SampledPosterior(_without_distractors, Effort(population=2000, kernels=16, thin=20))
 
 
 def _without_distractors(x: NDArray) -> SlcpTarget:

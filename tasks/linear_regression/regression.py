@@ -45,12 +45,12 @@ class LinearRegression:
     def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray:
         return rng.standard_normal((count, 2)) * [self.slope, self.intercept]
 
-    def exact_posterior(self) -> "ModelPosterior":
-        return ModelPosterior((self.slope, self.intercept), self.noise)
+    def exact_posterior(self) -> "LinePosterior":
+        return LinePosterior((self.slope, self.intercept), self.noise)
 
 
 @dataclass(frozen=True)
-class ModelPosterior:
+class LinePosterior:
     r"""The posterior and the evidence of a line with prior $\mathcal{N}(\mu (1, 1), \text{diag}(s^2))$.
 
     Only the two-by-two precision of the parameters is inverted; the covariance of the data never is.
@@ -107,7 +107,7 @@ class MovedPosterior:
     They do not belong together: one hundred points outweigh the prior, whose move hardly moves the posterior.
     """
 
-    model: ModelPosterior
+    model: LinePosterior
     shift: float
 
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> NDArray:
@@ -145,7 +145,7 @@ class ShiftedPosterior:
             raise UsageError(f"eta={self.eta}: a squared shift cannot be negative")
 
     def build(self, task: Any, rng: np.random.Generator) -> MovedPosterior:
-        return MovedPosterior(ModelPosterior((self.width, self.width), self.noise), math.sqrt(self.eta))
+        return MovedPosterior(LinePosterior((self.width, self.width), self.noise), math.sqrt(self.eta))
 
 
 @dataclass(frozen=True)
@@ -164,5 +164,5 @@ class NoisyPosterior:
         if not self.noise > 0:
             raise UsageError(f"noise={self.noise}: a standard deviation must be positive")
 
-    def build(self, task: Any, rng: np.random.Generator) -> ModelPosterior:
+    def build(self, task: Any, rng: np.random.Generator) -> LinePosterior:
         return replace(task.exact_posterior(), noise=self.noise)

@@ -20,8 +20,8 @@ from mira_bench.cli.command import main
 from mira_bench.config import Asked
 from mira_bench.report.folder import logging_to
 from mira_bench.report.outputs import claim, clear, copy_code
-from mira_bench.runner.plan import Settings
 from mira_bench.runner.run import perform
+from mira_bench.runner.setup import Settings
 from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 

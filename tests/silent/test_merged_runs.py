@@ -14,9 +14,9 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from mira_bench.cli.command import main
-from mira_bench.config import fingerprint
+from mira_bench.config import job_fingerprint
 from mira_bench.report.outputs import write_json
-from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare
+from mira_bench.sweeps.collect import collect_jobs, collect_runs, group_runs
 from mira_bench.sweeps.leaderboard import leaderboard
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
@@ -58,7 +58,7 @@ def mine(elsewhere):
 
 def boards(*folders):
     runs, _ = collect_runs([Path(folder) for folder in folders])
-    return {group.label: leaderboard(group) for group in compare(runs)}
+    return {group.label: leaderboard(group) for group in group_runs(runs)}
 
 
 def energy(folder, name):
@@ -215,7 +215,7 @@ def test_what_cannot_be_identified_is_like_nothing_else(elsewhere):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"identity": {}}))
     shutil.copytree("a", "copy")
     assert len(boards("a", "b", "copy")) == 2
-    assert fingerprint("settings", {}) == ""
+    assert job_fingerprint("settings", {}) == ""
 
 
 def test_a_control_and_a_candidate_of_one_name_are_two(elsewhere):

@@ -15,7 +15,7 @@ import mira_bench as mb
 from mira_bench.adapters.identity import describe
 from mira_bench.adapters.simulator import task_from_file
 from mira_bench.inference.given import FileCandidate
-from mira_bench.runner import plan, units
+from mira_bench.runner import setup, units
 from mira_bench.runner.store import Store
 
 SIZE = {"fiducials": 40, "samples": 10, "metrics": ["mira", "energy"]}
@@ -188,7 +188,7 @@ def test_another_block_is_made_anew_each_time(folder, monkeypatch):
     made = []
     draw = units._draw
     monkeypatch.setattr(
-        units, "_draw", lambda plan, name, block, *rest: made.append(block) or draw(plan, name, block, *rest)
+        units, "_draw", lambda setup, name, block, *rest: made.append(block) or draw(setup, name, block, *rest)
     )
     for _ in range(12):
         run()
@@ -445,7 +445,7 @@ def test_centers_that_are_an_array(folder):
 
 def test_versions_are_part_of_an_identity(folder, monkeypatch):
     from_files("store")
-    monkeypatch.setattr(plan, "_version", lambda package: f"{package} 99")
+    monkeypatch.setattr(setup, "_version", lambda package: f"{package} 99")
     assert from_files("store").reuse == []
 
 

@@ -13,9 +13,9 @@ from mira_bench.metrics.energy import Box, prior_energy
 from mira_bench.ranking.tiers import Standing, rank
 from mira_bench.ranking.trainings import method_table
 from mira_bench.ranks.scaling import Scaling
-from mira_bench.runner.plan import Settings
 from mira_bench.runner.run import perform
-from mira_bench.sweeps.collect import collect_runs, compare
+from mira_bench.runner.setup import Settings
+from mira_bench.sweeps.collect import collect_runs, group_runs
 from mira_bench.sweeps.leaderboard import leaderboard
 from mira_bench.sweeps.study import _winners
 
@@ -158,7 +158,7 @@ def test_the_leaderboard_by_mira_compares_distances(rng, tmp_path, monkeypatch):
     np.save("many.npy", rng.normal(size=(400, 1000, 2)))
     assert main(["score", "truths.npy", "few=few.npy", "many=many.npy", "--metrics", "mira", "--out", "run"]) == 0
     runs, _ = collect_runs([tmp_path / "run"])
-    (group,) = compare(runs)
+    (group,) = group_runs(runs)
     assert leaderboard(group, "mira").tied.tolist() == ["best", "tied"]
 
 

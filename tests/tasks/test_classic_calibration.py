@@ -39,7 +39,7 @@ def test_a_sampled_reference_is_calibrated(name, fiducials, rng):
 
 @pytest.mark.parametrize("name", [*EXACT, *SAMPLED])
 def test_what_is_shipped_is_what_the_command_makes(name):
-    from mira_bench.runner.plan import Plan, Settings
+    from mira_bench.runner.setup import Settings, Setup
     from mira_bench.runner.units import draw_reference, simulate
 
     task = (EXACT | SAMPLED)[name]
@@ -47,12 +47,12 @@ def test_what_is_shipped_is_what_the_command_makes(name):
     facts = shipped.provenance
     assert (facts["task"], facts["task_version"]) == (name, task.version)
     sizes = {"fiducials": 10, "samples": 1000, "seed": facts["seed"]}
-    plan = Plan.of(task, {}, Settings(**sizes, metrics=["mira"], controls=False, name=name))
-    fiducials = simulate(plan, 0)
+    setup = Setup.of(task, {}, Settings(**sizes, metrics=["mira"], controls=False, name=name))
+    fiducials = simulate(setup, 0)
     count = min(len(fiducials), 10)
     assert np.allclose(fiducials.y[:count], shipped.fiducials.y[:count], rtol=1e-9)
     if name in EXACT:
-        again = draw_reference(plan, 0, fiducials).values[:10]
+        again = draw_reference(setup, 0, fiducials).values[:10]
         assert np.allclose(again, shipped.draws.values, rtol=1e-5, atol=1e-6)
         return
     assert shipped.draws.diagnostics["rhat"].max() < 1.01

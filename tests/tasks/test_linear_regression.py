@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from mira_bench.tasks.linear_regression import LinearRegression, NoisyPosterior, ShiftedPosterior
-from mira_bench.tasks.linear_regression.regression import ModelPosterior
+from mira_bench.tasks.linear_regression.regression import LinePosterior
 from scipy import stats
 
 import mira_bench as mb
@@ -13,9 +13,9 @@ from mira_bench.cli.command import main
 ETAS = (0.001, 0.01, 0.1, 0.15, 0.2, 0.25)
 PRINTED = (0.999, 0.990, 0.906, 0.863, 0.821, 0.782)  # the paper's Bayes factors
 MODELS = [
-    ModelPosterior((0.5, 2.0), 1.0),
-    ModelPosterior((0.5, 2.0), 0.001),
-    ModelPosterior((1.0, 1.0), 0.3, mean=0.5),
+    LinePosterior((0.5, 2.0), 1.0),
+    LinePosterior((0.5, 2.0), 0.001),
+    LinePosterior((1.0, 1.0), 0.3, mean=0.5),
 ]
 
 
@@ -73,7 +73,7 @@ def test_the_posterior_is_prior_times_likelihood_on_a_grid(x):
 def test_samples_follow_the_density(shift, x, rng):
     posterior = ShiftedPosterior(shift).build(LinearRegression(points=12), rng)
     z, data = x[0]
-    _, _, gain, covariance = full(ModelPosterior((1.0, 1.0), 1.0), z)
+    _, _, gain, covariance = full(LinePosterior((1.0, 1.0), 1.0), z)
     drawn = posterior.sample(x[:1], 20000, rng)[0] - gain @ data - np.sqrt(shift)
     white = drawn @ np.linalg.cholesky(np.linalg.inv(covariance))
     assert np.all(np.abs(white.mean(axis=0)) < 4 / np.sqrt(20000))

@@ -1,6 +1,6 @@
 r"""What a run is made of, put together and checked before anything is sampled: its settings, identities and keys."""
 
-__all__ = ["Identity", "Plan", "Settings", "short_hash"]
+__all__ = ["Identity", "Settings", "Setup", "short_hash"]
 
 import dataclasses
 import functools
@@ -185,8 +185,27 @@ def _versions(thing: Any) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Plan:
-    r"""All that determines the results of a run, and where they are kept."""
+class Setup:
+    r"""All that determines the results of a run, and where they are kept.
+
+    Arguments:
+        name: The name of the task.
+        task: The task.
+        candidates: The candidates by name, the controls and every network of a method among them.
+        metrics: The metrics by name.
+        fiducials: The number of fiducials $L$.
+        samples: The number of samples per fiducial $S$.
+        seed: The seed of the run.
+        store: Where finished blocks are kept.
+        keep_samples: Whether samples are kept in the store.
+        device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
+        identity: What identifies task, candidates and metrics in the store.
+        trainings: For candidates that learn, which method and which of its trainings they are.
+        fits: The states of the networks that are trained, by candidate.
+        behind: By metric, the hash of what its records depend on beyond their block.
+        token: Tells this run from others in the same process.
+        generations: Which blocks of each identity are believed; found in the store when they are first asked for.
+    """
 
     name: str
     task: Task
@@ -201,13 +220,12 @@ class Plan:
     identity: Identity = field(default_factory=Identity)
     trainings: Mapping[str, Training] = field(default_factory=dict)
     fits: Mapping[str, State] = field(default_factory=dict)
-    behind: Mapping[str, str | None] = field(default_factory=dict)  # by metric: the hash of what records depend on
+    behind: Mapping[str, str | None] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
-    # Which blocks of each identity are believed; found in the store when they are first asked for.
     generations: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> "Plan":
+    def of(cls, task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> "Setup":
         r"""Puts a task, its candidates and the controls together, after a check."""
         if settings.keep_samples and settings.store is None:
             raise UsageError("keep_samples needs a store to keep them in")
@@ -316,7 +334,7 @@ class Plan:
         spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}
         return spec | {"count": self.count(block), "ruler": self.behind[key]}
 
-    def seen_in(self, context: Context) -> "Plan":
-        r"""Returns the plan with the hashes of what records depend on beyond their blocks."""
+    def seen_in(self, context: Context) -> "Setup":
+        r"""Returns the setup with the hashes of what records depend on beyond their blocks."""
         found = {key: metric.depends_on(context) for key, metric in self.metrics.items()}
         return dataclasses.replace(self, behind={key: digest(*some) if some else None for key, some in found.items()})
