@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from .errors import UsageError
 
@@ -55,7 +56,7 @@ def skewed_interval(values: NDArray[np.floating], stderr: float, level: float) -
             return w
         return float((np.cbrt(1 + 3 * a * (w - a / 2)) - 1) / a)
 
-    q = float(stats.t.ppf(0.5 + level / 2, count - 1))
+    q = float(special.stdtrit(count - 1, 0.5 + level / 2))
     return mean - stderr * inverse(q), mean - stderr * inverse(-q)
 
 
@@ -66,7 +67,7 @@ def uniform_pvalue(ranks: NDArray[np.integer], samples: int, rng: np.random.Gene
     """
 
     u = (ranks + rng.random(len(ranks))) / (samples + 1)
-    test = stats.kstest(u, "uniform")
+    test = scipy.stats.kstest(u, "uniform")
     return float(test.statistic), float(test.pvalue)
 
 
@@ -93,7 +94,7 @@ def paired_pvalue(differences: NDArray[np.floating], rng: np.random.Generator) -
         return 1.0
     if len(d) >= FEW_FIDUCIALS:
         mean, stderr = mean_stderr(d)
-        return float(2 * stats.t.sf(abs(mean) / stderr, len(d) - 1)) if stderr > 0 else 0.0
+        return float(2 * special.stdtr(len(d) - 1, -abs(mean) / stderr)) if stderr > 0 else 0.0
     if len(d) <= 13:
         signs = 1 - 2 * ((np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1)
     else:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from ..arrays import as_host
 from ..errors import UsageError
@@ -112,7 +112,7 @@ class CalibrationResult:
         spread[spread == 0] = np.inf
         t = values.mean(axis=0) / spread * math.sqrt(count)
         worst = int(np.abs(t).argmax())
-        p = min(1.0, float(2 * stats.t.sf(abs(t[worst]), count - 1)) * len(rows))
+        p = min(1.0, float(2 * scipy.stats.t.sf(abs(t[worst]), count - 1)) * len(rows))
         return p, float(values[:, worst].mean() / spread[worst]), self.names[rows[worst]][1]
 
     @cached_property
@@ -121,7 +121,7 @@ class CalibrationResult:
 
         NaN if not even the largest error tried (half or twice the width) would have been seen.
         """
-        critical = np.quantile(self._null_largest, 1 - LEVEL) + stats.norm.ppf(POWER)
+        critical = np.quantile(self._null_largest, 1 - LEVEL) + scipy.stats.norm.ppf(POWER)
         count = len(self.observed)
         per_fiducial = np.sqrt(self.variance / count)
         shift = np.divide(self.effects, per_fiducial, out=np.zeros_like(self.effects), where=per_fiducial > 1e-12)

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from ..statistics import FEW_FIDUCIALS, farther_pvalue, holm
 from .tiers import TIE_LEVEL, TIER_ORDER, Standing, order, verdict
@@ -63,7 +63,7 @@ class Components:
         if variance == 0:
             return 1.0 if self.mean == 0 else 0.0
         weights = over_fiducials**2 / max(self.fiducials - 1, 1) + over_networks**2 / max(self.networks - 1, 1)
-        return float(2 * stats.t.sf(abs(self.mean) / math.sqrt(variance), variance**2 / weights))
+        return float(2 * scipy.stats.t.sf(abs(self.mean) / math.sqrt(variance), variance**2 / weights))
 
 
 def components(values: NDArray[np.float64]) -> Components:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from ..metrics.calibration import LEVEL
 from ..ranking.tiers import order_key, tie_words
@@ -75,7 +75,7 @@ def few_seeds(seeds: str) -> bool:
 def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) -> tuple[float, float]:
     r"""Returns Student's confidence interval."""
 
-    half = stderr * float(stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
+    half = stderr * float(scipy.stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
     return mean - half, mean + half
 
 
@@ -139,7 +139,7 @@ class _Entry:
         known = [] if self.table.empty else self.table["calibration_p"].dropna().astype(float).tolist()
         if len(known) < 2:
             return known[0] if known else math.nan
-        return float(stats.combine_pvalues(known, method="fisher").pvalue)
+        return float(scipy.stats.combine_pvalues(known, method="fisher").pvalue)
 
     @property
     def tier(self) -> str:
@@ -184,7 +184,7 @@ class _Entry:
             mean, stderr, dof = pooled([m for m, _ in found], [e for _, e in found], len(differences[-1]))
             if stderr == 0:
                 return 1.0 if mean == 0 else 0.0
-            return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+            return float(2 * scipy.stats.t.sf(abs(mean) / stderr, dof))
 
         if not pairs:
             return math.nan
