@@ -3,8 +3,9 @@ r"""Samples in the order of a Markov chain: how many independent ones they are w
 __all__ = ["autocorrelated", "effective_samples", "effective_size", "halves", "normal_scores", "sort_groups"]
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import fft, special, stats
+from scipy import special
 
 from .arrays import Array, as_array, as_host, flat
 from .streams import generator
@@ -19,8 +20,8 @@ def _autocorrelations(z: NDArray[np.float64]) -> NDArray[np.float64]:
     r"""The autocorrelations of chains $(m, n, p)$ at all lags, $(n, p)$, with the variance between chains."""
     count = z.shape[1]
     centered = z - z.mean(axis=1, keepdims=True)
-    spectrum = fft.rfft(centered, fft.next_fast_len(2 * count, real=True), axis=1)
-    covariance = fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :count].mean(axis=0) / count
+    spectrum = scipy.fft.rfft(centered, scipy.fft.next_fast_len(2 * count, real=True), axis=1)
+    covariance = scipy.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :count].mean(axis=0) / count
     within = covariance[0] * count / (count - 1)
     total = covariance[0] + z.mean(axis=1).var(axis=0, ddof=1)
     # A constant parameter has no variance.
@@ -43,7 +44,7 @@ def normal_scores(chains: NDArray) -> NDArray[np.float64]:
     Heavy tails then do not matter, and the result does not depend on the parameterization.
     """
 
-    ranks = stats.rankdata(chains.reshape(-1, chains.shape[2]), axis=0)
+    ranks = scipy.stats.rankdata(chains.reshape(-1, chains.shape[2]), axis=0)
     return np.asarray(special.ndtri((ranks - 0.375) / (len(ranks) + 0.25)).reshape(chains.shape))
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from .arrays import Array, OnDisk, as_array, as_host, flat
 from .errors import UsageError
@@ -50,13 +50,13 @@ def _chosen(count: int, most: int) -> NDArray[np.intp]:
 def _fit(means: NDArray[np.float64], truths: NDArray[np.float64]) -> tuple[float, float]:
     r"""How well means $(K, q)$ follow the truths: the largest rank correlation, and its p-value for all dimensions."""
     count, dim = truths.shape
-    a, b = (stats.rankdata(v, axis=0) - (count + 1) / 2 for v in (means, truths))
+    a, b = (scipy.stats.rankdata(v, axis=0) - (count + 1) / 2 for v in (means, truths))
     norm = np.sqrt((a * a).sum(axis=0) * (b * b).sum(axis=0))
     r = np.abs(np.divide((a * b).sum(axis=0), norm, out=np.zeros(dim), where=norm > 0)).max()
     if count < 3 or r == 0:
         return float(r), 1.0
     t = r * np.sqrt((count - 2) / max(1 - r * r, 1e-15))
-    return float(r), float(min(1.0, 2 * dim * stats.t.sf(t, count - 2)))
+    return float(r), float(min(1.0, 2 * dim * scipy.stats.t.sf(t, count - 2)))
 
 
 def _structure(z: NDArray[np.float64]) -> float:
@@ -73,7 +73,7 @@ def _structure(z: NDArray[np.float64]) -> float:
 def _is_swapped(truths: NDArray[np.float64], z: NDArray[np.float64], level: float, fitted: bool) -> bool:
     r"""Whether columns of samples $(K, K, q)$ are the fiducials, and not rows."""
     # Ranks among all numbers: a heavy tail then does not decide, and neither does the unit.
-    z = stats.rankdata(z.reshape(-1, z.shape[2]), axis=0).reshape(z.shape)
+    z = scipy.stats.rankdata(z.reshape(-1, z.shape[2]), axis=0).reshape(z.shape)
     (by_rows, p_rows), (by_columns, p_columns) = _fit(z.mean(axis=1), truths), _fit(z.mean(axis=0), truths)
     if min(p_rows, p_columns) < level:
         return by_columns > by_rows and p_columns < level
@@ -84,7 +84,7 @@ def _is_swapped(truths: NDArray[np.float64], z: NDArray[np.float64], level: floa
     width = np.abs(z - np.median(z, axis=1, keepdims=True))
     worst = max(_structure(z), _structure(width))
     count = len(z) - 1
-    return bool(stats.f.sf(worst, count, count**2) * 2 * z.shape[2] < level)
+    return bool(scipy.stats.f.sf(worst, count, count**2) * 2 * z.shape[2] < level)
 
 
 def refuse_swapped(

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 
 from .errors import UsageError
-from .ranking.tiers import TIERS, Standing, objections, rank, rule
+from .ranking.standing import Standing
+from .ranking.tiers import TIERS, notices, rank, rule
+from .ranking.verdicts import objections
 from .ranking.trainings import method_table
 from .report import tables
 from .report.outputs import announce, clear, copy_code
@@ -74,19 +76,23 @@ class Result:
     @property
     def notices(self) -> list[str]:
         r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
+        told = notices(self.standings, self.rank_by, self.seed)
         if self.rank_by != "tiers":
-            return []
+            return told
         words = rule(self.standings, self.rank_by)
         if words != TIERS:
             lacking = [metric for metric in ("calibration", "energy") if metric not in self.metrics]
             reason = (
                 f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
             )
-            return [f"there are no tiers {reason}; candidates are ranked by {words}"]
+            return [f"there are no tiers {reason}; candidates are ranked by {words}", *told]
         ranked = [s for s in self.standings if s.role == "candidate" and s.failure is None]
-        untested = [s for s in ranked if s.tier == "-"]
-        notices = [f"{s.name} has no tier, and ranks below those that passed or failed the test" for s in untested]
-        return [*notices, *(notice for s in ranked if s.tier == "A" for notice in objections(s))]
+        told += [f"{s.name} has no tier, and ranks below those that passed or failed the test" for s in ranked if s.tier == "-"]
+        for s in ranked:
+            found = objections(s) if s.tier == "A" else []
+            if found:
+                told.append(f"{s.name} is in tier A, and yet there are objections: {'; '.join(found)}")
+        return told
 
     @cached_property
     def ranking(self) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 r"""The few statistics that metrics and ranking share. The fiducial is always the unit."""
 
 __all__ = [
+    "all_pairs",
     "farther_pvalue",
     "holm",
     "mean_stderr",
@@ -14,8 +15,9 @@ import math
 from collections.abc import Callable
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from .errors import UsageError
 
@@ -63,7 +65,7 @@ def skewed_interval(values: NDArray[np.floating], stderr: float, level: float) -
             return w
         return float((np.cbrt(1 + 3 * a * (w - a / 2)) - 1) / a)
 
-    q = float(stats.t.ppf(0.5 + level / 2, count - 1))
+    q = float(special.stdtrit(count - 1, 0.5 + level / 2))
     return mean - stderr * inverse(q), mean - stderr * inverse(-q)
 
 
@@ -74,7 +76,7 @@ def uniform_pvalue(ranks: NDArray[np.integer], samples: int, rng: np.random.Gene
     """
 
     u = (ranks + rng.random(len(ranks))) / (samples + 1)
-    test = stats.kstest(u, "uniform")
+    test = scipy.stats.kstest(u, "uniform")
     return float(test.statistic), float(test.pvalue)
 
 
@@ -101,7 +103,7 @@ def paired_pvalue(differences: NDArray[np.floating], rng: np.random.Generator) -
         return 1.0
     if len(d) >= FEW_FIDUCIALS:
         mean, stderr = mean_stderr(d)
-        return float(2 * stats.t.sf(abs(mean) / stderr, len(d) - 1)) if stderr > 0 else 0.0
+        return float(2 * special.stdtr(len(d) - 1, -abs(mean) / stderr)) if stderr > 0 else 0.0
     flipped = np.abs(_signs(len(d), rng) @ d)
     return float(np.mean(flipped >= abs(d.sum()) * (1 - 1e-12)))
 
@@ -157,6 +159,24 @@ def separations(values: NDArray[np.floating], rng: np.random.Generator) -> NDArr
         together = np.maximum(together, 1 / len(flipped))
         # Neither is below the p-value of the pair alone, and the smaller of two bounds is one.
         pvalues[unequal] = np.minimum(np.maximum(together, raw), np.minimum(1.0, raw * len(first)))
+    out[first, second] = out[second, first] = pvalues
+    return out
+
+
+def all_pairs(count: int, compare: Callable[[int, int], float]) -> NDArray[np.float64]:
+    r"""Returns p-values of all pairs of $k$ candidates, by Holm's adjustment for all of them together, $(k, k)$.
+
+    Arguments:
+        count: The number of candidates.
+        compare: Returns the p-value of the candidates $i$ and $j$ being equally good, NaN if it is not known.
+    """
+
+    out = np.full((count, count), np.nan)
+    np.fill_diagonal(out, 1.0)
+    first, second = np.triu_indices(count, 1)
+    pvalues = np.array([compare(int(i), int(j)) for i, j in zip(first, second, strict=True)])
+    known = ~np.isnan(pvalues)
+    pvalues[known] = holm(pvalues[known])
     out[first, second] = out[second, first] = pvalues
     return out
 

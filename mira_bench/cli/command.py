@@ -158,7 +158,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     from ..config import check_files, settle
     from ..sweeps.dry import dry_run
     from ..sweeps.jobs import key_of
-    from ..sweeps.sweeper import Command, do_job, hydra_words, is_sweep
+    from ..sweeps.sweeper import Command, composed_once, do_job, hydra_words, is_sweep
     from .keys import check, explain, found_configs
 
     # The store is a path, so a key below it needs another name.
@@ -201,7 +201,8 @@ def _hydra(arguments: Sequence[str]) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers interrupt so
     try:
-        job()
+        with composed_once(words):
+            job()
     except HydraException as error:
         raise UsageError(explain(error)) from error
     except SystemExit as stop:

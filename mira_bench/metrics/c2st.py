@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from threadpoolctl import threadpool_limits
 
 from ..errors import UsageError
@@ -112,7 +112,7 @@ def c2st(
     inflation = math.sqrt(1 + folds / (folds - 1))
     score, stderr = mean_stderr(right.mean(axis=0))
     null = inflation * math.sqrt(1 / (8 * count))
-    return TwoSampleResult(score, inflation * stderr, 0.5, float(stats.norm.sf((score - 0.5) / null)))
+    return TwoSampleResult(score, inflation * stderr, 0.5, float(scipy.stats.norm.sf((score - 0.5) / null)))
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from ..arrays import as_host, flat
 from ..compiling import compiled
@@ -189,7 +189,7 @@ class CalibrationResult:
         spread[spread == 0] = np.inf
         t = self.locations.mean(axis=0) / spread * math.sqrt(count)
         worst = int(np.abs(t).argmax())
-        p = min(1.0, float(2 * stats.t.sf(abs(t[worst]), count - 1)) * len(t))
+        p = min(1.0, float(2 * scipy.stats.t.sf(abs(t[worst]), count - 1)) * len(t))
         return p, float(self.locations[:, worst].mean() / spread[worst]), worst
 
     @cached_property
@@ -198,7 +198,7 @@ class CalibrationResult:
         if self.effects is None:
             return Detectable(math.nan, math.nan, math.nan, math.nan)
         root = math.sqrt(self.fiducials)
-        need = {name: value + stats.norm.ppf(POWER) for name, value in self.critical.items()}
+        need = {name: value + scipy.stats.norm.ppf(POWER) for name, value in self.critical.items()}
 
         def smallest(sizes: Floats, strength: Floats, group: str) -> float:
             # Sizes are errors on either side; both must be seen.

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from scipy import special
 
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
@@ -128,7 +128,7 @@ class MiraResult(MeanScore):
         if self.find_null is None:
             return math.nan
         if self.shared_variance is not None or self.null.count < fiducials:
-            return float(2 * stats.norm.sf(abs(self.sigmas)))
+            return float(2 * special.ndtr(-abs(self.sigmas)))
         draws = self.null.sums / fiducials
         if self.reference == "drawn":
             noise = math.sqrt(_drawn_variance(self.samples) / self.ranks.size)

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist, squareform
 
 from ..errors import UsageError
 from ..streams import generator
@@ -16,10 +16,10 @@ from .two_sample import TwoSample, TwoSampleResult, as_sets, tail
 
 def _kernel(pooled: NDArray[np.float64], bandwidth: float | None) -> NDArray[np.float64]:
     r"""The kernel matrix of all points, with zeros on the diagonal."""
-    distances = pdist(pooled)
+    distances = scipy.spatial.distance.pdist(pooled)
     width = float(np.median(distances)) if bandwidth is None else bandwidth
     width = width or float(distances.mean()) or 1.0  # more than half of the points are the same
-    return np.asarray(squareform(np.exp(-0.5 * (distances / width) ** 2)))
+    return np.asarray(scipy.spatial.distance.squareform(np.exp(-0.5 * (distances / width) ** 2)))
 
 
 def _independent(kernel: NDArray[np.float64], n: int, permutations: int, rng: np.random.Generator) -> TwoSampleResult:

@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
-from scipy.spatial.distance import cdist
 
 from ..errors import UsageError
 from ..streams import generator
@@ -77,7 +76,7 @@ def pqmass(
     rng = generator(seed, "pqmass")
     centers = pooled[rng.choice(len(pooled), regions, replace=False)]
     # Centers that coincide make one region.
-    region = np.unique(cdist(pooled, centers).argmin(axis=1), return_inverse=True)[1]
+    region = np.unique(scipy.spatial.distance.cdist(pooled, centers).argmin(axis=1), return_inverse=True)[1]
     one = np.eye(region.max() + 1)
     of_a, of_b = one[region[:n]], one[region[n:]]
     in_a, in_b = of_a.sum(axis=0), of_b.sum(axis=0)
@@ -90,7 +89,7 @@ def pqmass(
         return TwoSampleResult(score, stderr, float((swaps**2).sum(axis=0) @ (1 / both)), tail(score, null))
     left_out = _chi2(in_a - one, in_b)[region[:n]], _chi2(in_a, in_b - one)[region[n:]]
     expected = freedom * len(pooled) / (len(pooled) - 1)
-    pvalue = float(stats.chi2.sf(score, freedom)) if freedom else 1.0
+    pvalue = float(scipy.stats.chi2.sf(score, freedom)) if freedom else 1.0
     return TwoSampleResult(score, math.sqrt(sum(map(_jackknife, left_out))), expected, pvalue)
 
 

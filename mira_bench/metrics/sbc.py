@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from ..arrays import Array
 from ..errors import UsageError
@@ -119,7 +119,7 @@ class SbcResult:
         share = np.diff(edges) / (self.samples + 1)
         counts = np.stack([np.histogram(column, edges - 0.5)[0] for column in self.ranks.T], axis=1)
         tail = (1 - confidence) / 2 / (size if simultaneous else 1)
-        lower, upper = (stats.binom.ppf(q, count, share) for q in (tail, 1 - tail))
+        lower, upper = (scipy.stats.binom.ppf(q, count, share) for q in (tail, 1 - tail))
         return Histogram(edges, counts, count * share, lower, upper)
 
 

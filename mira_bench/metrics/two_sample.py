@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from ..arrays import Array, as_array, as_host, flat, in_one_unit, is_device_tensor, refuse_non_finite
 from ..errors import UsageError
@@ -255,4 +255,4 @@ def _excess_pvalue(excess: NDArray[np.float64]) -> float:
     mean, stderr = mean_stderr(excess)
     if stderr <= 1e-12 * abs(mean) or stderr == 0:
         return 0.0 if mean > 0 else 1.0
-    return float(stats.t.sf(mean / stderr, len(excess) - 1))
+    return float(scipy.stats.t.sf(mean / stderr, len(excess) - 1))

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 
 from ..errors import UsageError
 from ..streams import generator
@@ -48,7 +48,7 @@ def wasserstein(a: ArrayLike, b: ArrayLike, *, paired: bool = False) -> TwoSampl
     import ot
 
     x, y = as_sets(a, b, "wasserstein", 2, paired)
-    score, log = ot.emd2([], [], cdist(x, y), numItermax=ITERATIONS, log=True)
+    score, log = ot.emd2([], [], scipy.spatial.distance.cdist(x, y), numItermax=ITERATIONS, log=True)
     return TwoSampleResult(float(score), _stderr(np.asarray(log["u"]), np.asarray(log["v"]), paired))
 
 

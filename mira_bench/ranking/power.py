@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from ..errors import UsageError
 from ..metrics.calibration import LEVEL, POWER, Calibration
@@ -52,12 +52,12 @@ class _Error:
         r"""The probability of a sample inside the ball around a center through the truth."""
         radius = np.square(truths - centers).sum(axis=1) / self.factor**2
         offset = np.square(centers - self.shift).sum(axis=1) / self.factor**2
-        return np.asarray(stats.ncx2.cdf(radius, self.dim, offset))
+        return np.asarray(scipy.stats.ncx2.cdf(radius, self.dim, offset))
 
     def below(self, shifts: NDArray) -> NDArray[np.float64]:
         r"""The probability of a sample below the truth along axes, over a grid of the truth's quantiles."""
-        t = stats.norm.ppf((np.arange(GRID) + 0.5) / GRID)
-        return np.asarray(stats.norm.cdf((t[:, None] - shifts) / self.factor))
+        t = scipy.stats.norm.ppf((np.arange(GRID) + 0.5) / GRID)
+        return np.asarray(scipy.stats.norm.cdf((t[:, None] - shifts) / self.factor))
 
 
 def _ball_effects(error: _Error) -> tuple[float, float]:
@@ -103,11 +103,11 @@ def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], fl
     null = math.sqrt(played.variance[:, 0].mean())
     effect = _ball_effects(error)[0] / null
     spread = played.observed[:, 0].std() / null
-    critical = stats.norm.isf(level / 2)
+    critical = scipy.stats.norm.isf(level / 2)
 
     def power(count: int) -> float:
         z = math.sqrt(count) * effect
-        return float(stats.norm.sf((critical - z) / spread) + stats.norm.cdf((-critical - z) / spread))
+        return float(scipy.stats.norm.sf((critical - z) / spread) + scipy.stats.norm.cdf((-critical - z) / spread))
 
     return power
 
@@ -128,7 +128,7 @@ def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
     def power(count: int) -> float:
         largest = np.abs(math.sqrt(count) * effect + noise).max(axis=1)
         tail = 1 - np.searchsorted(null, largest) / len(null)
-        return float(stats.binom.cdf(most, metric.replicates, tail).mean())
+        return float(scipy.stats.binom.cdf(most, metric.replicates, tail).mean())
 
     return power
 
@@ -137,7 +137,7 @@ def _sbc_power(error: _Error, level: float) -> Callable[[int], float]:
     r"""Kolmogorov-Smirnov per dimension, corrected for their number: a Brownian bridge around the shifted law."""
     # (J + U) / (S + 1) is below v with the probability P(J <= k - 1) + (v (S + 1) - k) P(J = k), k = floor(v (S + 1)).
     p = error.below(np.array([error.shift]))[:, 0]
-    mass = stats.binom.pmf(np.arange(error.samples + 1)[:, None], error.samples, p).mean(axis=1)
+    mass = scipy.stats.binom.pmf(np.arange(error.samples + 1)[:, None], error.samples, p).mean(axis=1)
     v = np.linspace(0, 1, GRID + 1)
     law = np.interp(v * (error.samples + 1), np.arange(error.samples + 2), np.concatenate([[0.0], mass.cumsum()]))
     steps = generator(error.seed, "plan bridge").standard_normal((DRAWS, GRID)) * np.sqrt(np.diff(law).clip(0))
@@ -145,7 +145,7 @@ def _sbc_power(error: _Error, level: float) -> Callable[[int], float]:
     bridge = path - law * path[:, -1:]
 
     def power(count: int) -> float:
-        critical = math.sqrt(count) * stats.kstwo.isf(level / error.dim, count)
+        critical = math.sqrt(count) * scipy.stats.kstwo.isf(level / error.dim, count)
         one = np.mean(np.abs(bridge + math.sqrt(count) * (law - v)).max(axis=1) > critical)
         return float(1 - (1 - one) ** error.dim)
 

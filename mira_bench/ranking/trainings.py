@@ -18,15 +18,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
-from ..statistics import farther_pvalue
-from .tiers import TIER_ORDER, Standing, order, order_key, tie_words, verdict
+from ..statistics import all_pairs, farther_pvalue
+from .standing import TIER_ORDER, Standing
+from .tiers import order, succession, tie_words
+from .verdicts import verdict
 
+METRIC = {"mira": "mira", "log": "log_score"}  # what orders, if it is not the energy score
 COLUMNS = [
     "method", "networks", "failed", "tiers", "mira", "mira_stderr", "mira_spread", "mira_total", "energy",
-    "energy_stderr", "energy_spread", "energy_total", "tied", "tied_p", "best", "best_score", "worst", "worst_score",
+    "energy_stderr", "energy_spread", "energy_total", "log_score", "log_score_stderr", "log_score_spread",
+    "log_score_total", "tied", "tied_p", "best", "best_score", "worst", "worst_score",
     "verdicts",
 ]  # fmt: skip
 
@@ -39,6 +43,8 @@ class Components:
         mean: The mean over networks and fiducials.
         stderr: Its standard error over fiducials, for these networks.
         spread: The standard deviation between trainings, without the noise of the fiducials; NaN for one network.
+        between: The variance of the mean that the networks show, noise of the fiducials included; NaN for one network.
+        noise: The part of it that is noise.
         networks: The number of networks that were averaged over.
         fiducials: The number of fiducials that were averaged over.
     """
@@ -46,6 +52,8 @@ class Components:
     mean: float
     stderr: float
     spread: float
+    between: float
+    noise: float
     networks: int
     fiducials: int
 
@@ -56,14 +64,29 @@ class Components:
 
     @property
     def pvalue(self) -> float:
-        r"""The p-value of a mean of zero, by Student's law with Satterthwaite's number of degrees of freedom."""
+        r"""The p-value of a mean of zero.
+
+        The few trainings have few degrees of freedom, and their spread may look small by luck: quantiles of Student's
+        law for networks and for fiducials are weighted by their variances (Cochran and Cox), which keeps the level for
+        two and more networks. Satterthwaite's single number of degrees of freedom does not: it has 11 % for 5 %.
+        """
+        over_networks = 0.0 if math.isnan(self.between) else self.between
         over_fiducials = self.stderr**2
-        over_networks = 0.0 if math.isnan(self.spread) else self.spread**2 / self.networks
-        variance = over_fiducials + over_networks
-        if variance == 0:
+        if over_networks + over_fiducials == 0:
             return 1.0 if self.mean == 0 else 0.0
-        weights = over_fiducials**2 / max(self.fiducials - 1, 1) + over_networks**2 / max(self.networks - 1, 1)
-        return float(2 * stats.t.sf(abs(self.mean) / math.sqrt(variance), variance**2 / weights))
+        variance = max(over_networks + over_fiducials - self.noise, over_networks, over_fiducials)
+        t = abs(self.mean) / math.sqrt(variance)
+        share = over_networks / (over_networks + over_fiducials)
+
+        def excess(log_p: float) -> float:
+            tail = math.exp(log_p) / 2
+            quantiles = (scipy.special.stdtrit(max(count - 1, 1), 1 - tail) for count in (self.networks, self.fiducials))
+            few, many = quantiles
+            return float(share * few + (1 - share) * many) - t
+
+        if excess(-30.0) < 0:
+            return math.exp(-30.0)
+        return math.exp(scipy.optimize.brentq(excess, -30.0, math.log(1 - 1e-9))) if excess(math.log(1 - 1e-9)) < 0 else 1.0
 
 
 def components(values: NDArray[np.float64]) -> Components:
@@ -79,12 +102,14 @@ def components(values: NDArray[np.float64]) -> Components:
     networks, fiducials = values.shape
     by_fiducial, by_network, mean = values.mean(axis=0), values.mean(axis=1), values.mean()
     stderr = by_fiducial.std(ddof=1) / math.sqrt(fiducials) if fiducials > 1 else math.nan
-    spread = math.nan
+    spread = between = math.nan
+    noise = 0.0
     if networks > 1 and fiducials > 1:
         rest = values - by_fiducial - by_network[:, None] + mean
-        noise = (rest**2).sum() / ((networks - 1) * (fiducials - 1))
-        spread = math.sqrt(max(by_network.var(ddof=1) - noise / fiducials, 0.0))
-    return Components(float(mean), float(stderr), float(spread), networks, fiducials)
+        noise = float((rest**2).sum()) / ((networks - 1) * (fiducials - 1)) / (networks * fiducials)
+        between = float(by_network.var(ddof=1)) / networks
+        spread = math.sqrt(max(between - noise, 0.0) * networks)
+    return Components(float(mean), float(stderr), spread, between, noise, networks, fiducials)
 
 
 def _values(networks: Sequence[Standing], metric: str) -> NDArray[np.float64] | None:
@@ -94,10 +119,10 @@ def _values(networks: Sequence[Standing], metric: str) -> NDArray[np.float64] | 
     return np.stack([r.per_fiducial for r in results])
 
 
-def _tier(networks: Sequence[Standing]) -> str:
-    r"""The tier of the middle network; that of a failure if none is left."""
-    tiers = sorted((s.tier for s in networks), key=TIER_ORDER.index) or ["C"]
-    return tiers[len(tiers) // 2]
+def _trust(networks: Sequence[Standing]) -> int:
+    r"""How much the middle network is trusted."""
+    places = sorted(s.trust for s in networks) or [len(TIER_ORDER)]
+    return places[len(places) // 2]
 
 
 def _extremes(networks: Sequence[Standing], rank_by: str) -> dict[str, object]:
@@ -107,7 +132,7 @@ def _extremes(networks: Sequence[Standing], rank_by: str) -> dict[str, object]:
     found: dict[str, object] = {}
     ordered = order(networks, rank_by)
     for key, one in (("best", ordered[0]), ("worst", ordered[-1])):
-        result = one.mira if rank_by == "mira" or one.energy is None else one.energy
+        result = getattr(one, METRIC.get(rank_by, "energy")) or one.mira
         found |= {key: one.name, f"{key}_score": math.nan if result is None else result.score}
     return found
 
@@ -125,15 +150,15 @@ def method_table(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd
     for s in standings:
         if s.role == "candidate":
             groups.setdefault(s.method or s.name, []).append(s)
-    rows = []
+    rows: list[dict[str, object]] = []
+    trust: list[int] = []
     compared: dict[str, NDArray[np.float64]] = {}
     for name, group in groups.items():
         good = [s for s in group if s.failure is None]
         row: dict[str, object] = {"method": name, "networks": len(good) if group[0].method else 0}
         row |= {"failed": len(group) - len(good), "tiers": "".join(s.tier for s in good)}
         row |= {"verdicts": "; ".join(verdict(s)[0] for s in good)} | _extremes(good, rank_by)
-        energy = math.inf
-        for metric in ("mira", "energy"):
+        for metric in ("mira", "energy", "log_score"):
             values = _values(good, metric)
             if values is None:
                 continue
@@ -142,39 +167,47 @@ def method_table(standings: Sequence[Standing], *, rank_by: str = "tiers") -> pd
             spread = found.spread if group[0].method else 0.0
             row |= {metric: found.mean, f"{metric}_stderr": found.stderr, f"{metric}_spread": spread}
             row[f"{metric}_total"] = math.hypot(found.stderr, spread / math.sqrt(found.networks))
-            energy = found.mean if metric == "energy" else energy
-            if metric == ("mira" if rank_by == "mira" else "energy"):
+            if metric == METRIC.get(rank_by, "energy"):
                 # MIRA's expectation depends on the number of samples, which may differ.
                 expected = [s.mira.expected for s in good if s.mira is not None] if metric == "mira" else [0.0]
-                compared[name] = values - np.asarray(expected)[:, None]
-        distance = abs(
-            float(np.mean([s.mira.score - s.mira.expected for s in good if s.mira is not None] or [math.inf]))
-        )
-        rows.append((order_key(_tier(good), energy, distance, not good, rank_by), row))
-    ordered = [row for _, row in sorted(rows, key=lambda pair: pair[0])]
-    return pd.DataFrame(_with_ties(ordered, compared, groups, rank_by), columns=COLUMNS)
+                compared[name] = (-1 if metric == "log_score" else 1) * (values - np.asarray(expected)[:, None])
+        rows.append(row)
+        trust.append(_trust(good))
+    return pd.DataFrame(_in_order(rows, trust, compared, rank_by), columns=COLUMNS)
 
 
-def _with_ties(
-    rows: list[dict[str, object]],
-    compared: dict[str, NDArray[np.float64]],
-    groups: dict[str, list[Standing]],
-    rank_by: str,
+def _in_order(
+    rows: list[dict[str, object]], trust: list[int], compared: dict[str, NDArray[np.float64]], rank_by: str
 ) -> list[dict[str, object]]:
-    first = compared.get(str(rows[0]["method"])) if rows else None
-    pvalues = np.full(len(rows), np.nan)
-    if first is None:
-        return [row | {"tied": "-"} for row in rows]
-    for i, row in enumerate(rows[1:], start=1):
-        mine = compared.get(str(row["method"]))
-        if mine is not None:
-            common = max(len(mine), len(first)) if 1 in (len(mine), len(first)) else min(len(mine), len(first))
+    r"""The rows, best first, with what tells each from the first one."""
+    values = [compared.get(str(row["method"])) for row in rows]
 
-            def compare(sign: int, mine: NDArray = mine[:common], first: NDArray = first[:common]) -> float:
-                return components(mine - sign * first).pvalue
+    def compare(i: int, j: int) -> float:
+        mine, other = values[i], values[j]
+        if mine is None or other is None:
+            return math.nan
+        several = 1 not in (len(mine), len(other))
+        common = min(len(mine), len(other)) if several else max(len(mine), len(other))
 
-            pvalues[i] = farther_pvalue(compare) if rank_by == "mira" else compare(1)
-    tiers = [_tier([s for s in groups[str(row["method"])] if s.failure is None]) for row in rows]
-    same = [rank_by == "mira" or tier == tiers[0] for tier in tiers]
-    ties = tie_words(pvalues, same, first.shape[1])
-    return [row | {"tied": word, "tied_p": p} for row, (word, p) in zip(rows, ties, strict=True)]
+        def differ(sign: int) -> float:
+            return components(mine[:common] - sign * other[:common]).pvalue
+
+        return farther_pvalue(differ) if rank_by == "mira" else differ(1)
+
+    pvalues = all_pairs(len(rows), compare)
+    scores = [math.inf if v is None else float(v.mean()) for v in values]
+    if rank_by == "mira":
+        scores = [abs(score) for score in scores]
+    by_tier = rank_by in ("tiers", "tiers_first")
+    trusted = trust if by_tier else [0] * len(rows)
+    ordered = succession(trusted, scores, pvalues if rank_by == "tiers" else None)
+    ordered.sort(key=lambda i: values[i] is None)
+    if not ordered or values[ordered[0]] is None:
+        return [rows[i] | {"tied": "-"} for i in ordered]
+    first = ordered[0]
+    against = np.array([math.nan, *(pvalues[first, i] for i in ordered[1:])])
+    same = [trusted[i] == trusted[first] for i in ordered]
+    best = values[first]
+    assert best is not None
+    words = tie_words(against, same, best.shape[1])
+    return [rows[i] | {"tied": word, "tied_p": p} for i, word, p in zip(ordered, words, against, strict=True)]

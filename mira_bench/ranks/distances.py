@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 
 from ..compiling import compiled
 from ..errors import UsageError
@@ -271,8 +271,8 @@ def pairwise(points: NDArray[np.float64], centers: NDArray[np.float64], distance
             )
         return np.stack(rows)
     if distance.name == "minkowski":
-        return cdist(centers, points, "minkowski", p=distance.power)
+        return scipy.spatial.distance.cdist(centers, points, "minkowski", p=distance.power)
     names = {"l1": "cityblock", "l2": "sqeuclidean", "chebyshev": "chebyshev"}
     if distance.name == "cosine":
         return -_unit(centers) @ _unit(points).T
-    return cdist(centers, points, names[distance.name])
+    return scipy.spatial.distance.cdist(centers, points, names[distance.name])

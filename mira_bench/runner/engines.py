@@ -13,13 +13,12 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from joblib import Parallel, delayed
-from joblib.externals.loky.process_executor import BrokenProcessPool
 from threadpoolctl import threadpool_limits
 
 from ..errors import UsageError
@@ -130,6 +129,8 @@ class Engine:
             for call in calls:
                 yield function(*call)
         else:
+            from joblib import Parallel, delayed
+
             # loky replaces a worker whose memory grew, between two units: nobody needs to act.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs were given", UserWarning)
             try:

@@ -25,11 +25,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+import scipy
 
 from ..metrics.calibration import LEVEL
-from ..ranking.tiers import order_key, tie_words
-from ..statistics import farther_pvalue, mean_stderr, paired_pvalue
+from ..metrics.energy import NO_SKILL
+from ..ranking.tiers import succession, tie_words
+from ..ranking.trainings import METRIC
+from ..statistics import all_pairs, farther_pvalue, mean_stderr, paired_pvalue
 from ..streams import generator
 from .collect import Collected, Comparable
 
@@ -75,7 +77,7 @@ def few_seeds(seeds: str) -> bool:
 def interval(mean: float, stderr: float, dof: float, level: float = CONFIDENCE) -> tuple[float, float]:
     r"""Returns Student's confidence interval."""
 
-    half = stderr * float(stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
+    half = stderr * float(scipy.stats.t.ppf(0.5 + level / 2, dof)) if dof >= 1 else math.nan
     return mean - half, mean + half
 
 
@@ -87,9 +89,9 @@ def _expected(run: Collected, name: str) -> float:
 
 
 def _values(run: Collected, name: str, metric: str) -> pd.Series:
-    r"""What is compared, fiducial by fiducial: the energy score, or MIRA's deviation from its expectation."""
+    r"""What is compared, fiducial by fiducial: energy score, log score, or MIRA's deviation from its expectation."""
     values = run.per_fiducial(name, metric).astype(np.float64)
-    return values - _expected(run, name) if metric == "mira" else values
+    return values - _expected(run, name) if metric == "mira" else -values if metric == "log_score" else values
 
 
 def _paired(mine: Collected, best: Collected, names: tuple[str, str], metric: str) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +141,7 @@ class _Entry:
         known = [] if self.table.empty else self.table["calibration_p"].dropna().astype(float).tolist()
         if len(known) < 2:
             return known[0] if known else math.nan
-        return float(stats.combine_pvalues(known, method="fisher").pvalue)
+        return float(scipy.stats.combine_pvalues(known, method="fisher").pvalue)
 
     @property
     def tier(self) -> str:
@@ -150,10 +152,16 @@ class _Entry:
         skill, stderr, _ = self.score("skill")
         if math.isnan(skill):
             return "-"
-        if skill <= 2 * stderr:
-            return "C"
         p = self.calibration_p
+        if skill <= 2 * stderr:
+            return "C" if skill + 2 * stderr < NO_SKILL else "-" if math.isnan(p) else "?"
         return "-" if math.isnan(p) else "A" if p >= LEVEL else "B"
+
+    @property
+    def trust(self) -> int:
+        r"""The place of its tier, as `Standing.trust`."""
+        calibrated = "A" if self.calibration_p >= LEVEL else "B"
+        return "AB-C".index(calibrated if self.tier == "?" else self.tier)
 
     @property
     def verdict(self) -> str:
@@ -164,11 +172,11 @@ class _Entry:
             return next(iter(counts))
         return ", ".join(f"{word} {n}/{len(self.runs)}" for word, n in counts.most_common())
 
-    def key(self, rank_by: str) -> tuple[Any, ...]:
-        energy, mira = self.score("energy")[0], self.score("mira")[0]
-        distance = abs(mira - self.expected)
-        energy, distance = (math.inf if math.isnan(value) else value for value in (energy, distance))
-        return order_key(self.tier, energy, distance, not self.runs, rank_by)
+    def orders(self, metric: str) -> float:
+        r"""Returns what orders, smaller is better; infinite if it is not known."""
+        value = self.score(metric)[0]
+        value = abs(value - self.expected) if metric == "mira" else -value if metric == "log_score" else value
+        return math.inf if math.isnan(value) else value
 
     def against(self, best: "_Entry", metric: str) -> float:
         r"""Returns the p-value of the paired comparison with the best entry; NaN if nothing is shared."""
@@ -184,11 +192,33 @@ class _Entry:
             mean, stderr, dof = pooled([m for m, _ in found], [e for _, e in found], len(differences[-1]))
             if stderr == 0:
                 return 1.0 if mean == 0 else 0.0
-            return float(2 * stats.t.sf(abs(mean) / stderr, dof))
+            return float(2 * scipy.stats.t.sf(abs(mean) / stderr, dof))
 
         if not pairs:
             return math.nan
         return farther_pvalue(compare) if metric == "mira" else compare(1)
+
+
+def _in_order(entries: list[_Entry], rank_by: str) -> tuple[list[_Entry], list[tuple[str, float]]]:
+    r"""The candidates, best first, and for each whether it can be told from the first, with the p-value."""
+    if not entries:
+        return [], []
+    metric = METRIC.get(rank_by, "energy")
+    pvalues = all_pairs(len(entries), lambda i, j: entries[i].against(entries[j], metric))
+    by_tier = rank_by in ("tiers", "tiers_first")
+    trust = [e.trust if by_tier else 0 for e in entries]
+    scores = [e.orders(metric) for e in entries]
+    if by_tier and not any(math.isfinite(score) for score in scores):
+        scores = [e.orders("mira") for e in entries]
+    order = succession(trust, scores, pvalues if rank_by == "tiers" else None)
+    order.sort(key=lambda i: not entries[i].runs)
+    best = order[0]
+    against = np.array([math.nan, *(pvalues[best, i] for i in order[1:])])
+    compared = entries[best].fiducials * max(1, len(entries[best].runs))
+    words = tie_words(against, [trust[i] == trust[best] for i in order], compared)
+    if not compared:
+        words, against = ["-"] * len(order), np.full(len(order), math.nan)
+    return [entries[i] for i in order], list(zip(words, against.tolist(), strict=True))
 
 
 def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
@@ -196,19 +226,12 @@ def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
 
     Arguments:
         group: The runs.
-        rank_by: `"tiers"` or `"mira"`, as in `mira_bench.ranking.tiers`.
+        rank_by: The rule, as in `mira_bench.ranking.tiers`.
     """
 
     seeds = len({run.seed for run in group.runs})
     everyone = [_Entry(name, settings, runs) for (name, settings), runs in group.entries().items()]
-    ordered = sorted((e for e in everyone if e.role == "candidate"), key=lambda e: e.key(rank_by))
-    ties: list[tuple[str, float]] = []
-    if ordered:
-        best, metric = ordered[0], "mira" if rank_by == "mira" else "energy"
-        pvalues = np.array([math.nan, *(e.against(best, metric) for e in ordered[1:])])
-        same = [rank_by == "mira" or e.tier == best.tier for e in ordered]
-        compared = best.fiducials * max(1, len(best.runs))
-        ties = tie_words(pvalues, same, compared) if compared else [("-", math.nan)] * len(ordered)
+    ordered, ties = _in_order([e for e in everyone if e.role == "candidate"], rank_by)
     rows = []
     for i, entry in enumerate([*ordered, *(e for e in everyone if e.role != "candidate")]):
         ranked = i < len(ordered)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import stats
 
 from mira_bench.fiducials import Fiducials
 
@@ -51,7 +51,7 @@ class Conjugate:
         return rng.standard_normal((count, self.dim))
 
     def prior_log_prob(self, y: NDArray) -> NDArray:
-        return stats.norm.logpdf(y).sum(axis=-1)
+        return scipy.stats.norm.logpdf(y).sum(axis=-1)
 
     def exact_posterior(self) -> "ModelPosterior":
         return ModelPosterior(self.noise)
@@ -73,7 +73,7 @@ class ConjugatePosterior:
         return self._location(x)[:, None] + self.width * _width(self.noise) * noise
 
     def log_prob(self, y: NDArray, x: NDArray) -> NDArray:
-        return stats.norm.logpdf(y, self._location(x)[:, None], self.width * _width(self.noise)).sum(axis=-1)
+        return scipy.stats.norm.logpdf(y, self._location(x)[:, None], self.width * _width(self.noise)).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class ModelPosterior(ConjugatePosterior):
     r"""A posterior that is neither stretched nor shifted: that of a model, which has an evidence."""
 
     def log_evidence(self, x: NDArray) -> NDArray:
-        return stats.norm.logpdf(x, 0.0, np.sqrt(1 + self.noise**2)).sum(axis=-1)
+        return scipy.stats.norm.logpdf(x, 0.0, np.sqrt(1 + self.noise**2)).sum(axis=-1)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
+from scipy import special
 
 from mira_bench.fiducials import Fiducials
 
@@ -85,7 +85,7 @@ class ToyCandidate:
 
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> NDArray:
         theta, sigma = _split(x)
-        shift = self.bias * np.sign(theta) * stats.norm.isf(1 - np.abs(theta) / self.box) * sigma
+        shift = self.bias * np.sign(theta) * -special.ndtri(1 - np.abs(theta) / self.box) * sigma
         noise = rng.standard_normal((len(x), count, theta.shape[1]))
         y = (theta - shift)[:, None] + np.sqrt(self.variance) * sigma[:, None] * noise
         return np.asarray(np.clip(y, -self.box, self.box))
