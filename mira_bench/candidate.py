@@ -69,7 +69,8 @@ class Posterior(Protocol):
 
     Besides `sample`, a posterior may have
 
-    - `log_prob(y, x)`: the log-density of points $(L, K, *event)$ given observations, with shape $(L, K)$;
+    - `log_prob(y, x)`: the log-density of points $(L, K, *event)$ given observations, with shape $(L, K)$, and
+      `normalized = False` if it lacks a constant: the log score then leaves it out;
     - `log_evidence(x)`: the log-evidence of the model behind it, with shape $(L,)$.
     """
 

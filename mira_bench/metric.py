@@ -40,6 +40,9 @@ class Block:
             only by metrics that use it.
         log_prob: Computes the candidate's log-density at the truth (first) and at its samples, with shape
             $(L, S + 1)$, if it has a density.
+        log_prob_truth: Computes the candidate's log-density at the truths alone, with shape $(L,)$, if it has one that is
+            normalized.
+        in_support: Computes which samples are in the support of the prior, with shape $(L, S)$, if that is known.
         log_likelihood: Computes the task's log-likelihood of the truth (first) and of the samples with given indices,
             with shape $(L, 1 + S')$, if the task has one.
         conditional: Whether the samples are given `x`, so that tests may use it; else it is something else.
@@ -59,6 +62,8 @@ class Block:
     x: Array | None = None
     reference: Callable[[], NDArray] | None = None
     log_prob: Callable[[], NDArray] | None = None
+    log_prob_truth: Callable[[], NDArray] | None = None
+    in_support: Callable[[], NDArray] | None = None
     log_likelihood: Callable[[NDArray], NDArray] | None = None
     conditional: bool = True
     log_evidence: Callable[[], NDArray] | None = None
@@ -189,6 +194,7 @@ MISSING = {
     "x": "there are no observations",
     "reference": "there is no reference posterior",
     "log_prob": "the candidate has no density",
+    "log_prob_truth": "the candidate has no normalized density",
     "log_evidence": "the candidate has no evidence",
     "diagnostics": "the candidate's samples come without diagnostics",
 }

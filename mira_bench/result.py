@@ -16,8 +16,8 @@ import pandas as pd
 from .errors import UsageError
 from .ranking.standing import Standing
 from .ranking.tiers import TIERS, notices, rank, rule
-from .ranking.verdicts import objections
 from .ranking.trainings import method_table
+from .ranking.verdicts import objections
 from .report import tables
 from .report.outputs import announce, clear, copy_code
 
@@ -87,7 +87,11 @@ class Result:
             )
             return [f"there are no tiers {reason}; candidates are ranked by {words}", *told]
         ranked = [s for s in self.standings if s.role == "candidate" and s.failure is None]
-        told += [f"{s.name} has no tier, and ranks below those that passed or failed the test" for s in ranked if s.tier == "-"]
+        told += [
+            f"{s.name} has no tier, and ranks below those that passed or failed the test"
+            for s in ranked
+            if s.tier == "-"
+        ]
         for s in ranked:
             found = objections(s) if s.tier == "A" else []
             if found:

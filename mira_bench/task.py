@@ -52,6 +52,9 @@ class Task(Protocol, metaclass=_Makers):
     - `prior_sample(count, rng)`: draws from the prior, which give every run its prior control;
     - `prior_log_prob(y)`: the log-density of the prior at points $(n, *event)$, with shape $(n,)$, minus infinity
       outside of its support. NLE and NRE need it;
+    - `log_likelihood(y, x)`: the log-likelihood of points, for shapes that broadcast: $(L, K, *event)$ and
+      $(L, 1, *data)$ give $(L, K)$. The calibration test then ranks the truth's likelihood, which sees much;
+    - `conditional`: false if `x` is not what the samples are given, so that no test may use it;
     - `simulator(y, rng)`: an observation for each of the given parameters, with shape $(n, *data)$;
     - `support`: `(low, high)`, the bounds of the prior where they are not `bounds`, infinite where there are none;
     - `exact_posterior()`: the `Posterior` that every run shows as its oracle;

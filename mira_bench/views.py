@@ -107,6 +107,8 @@ class Viewed(Metric):
             scaling=self._scaling(block.scaling),
             reference=None if draw is None else lambda: view.points(draw()),
             log_prob=None,  # the density of a view is another one
+            log_prob_truth=None,
+            in_support=None,
             log_likelihood=None,  # and the likelihood looks at all parameters
         )
         record: Record = self.metric.observe(seen)
@@ -134,6 +136,6 @@ def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> d
         for key, metric in metrics.items():
             if name == "all":
                 out[key] = metric
-            elif not {"log_evidence", "diagnostics", "log_prob"} & set(metric.needs):
+            elif not {"log_evidence", "diagnostics", "log_prob", "log_prob_truth"} & set(metric.needs):
                 out[f"{key}@{name}"] = Viewed(metric, known[name])
     return out

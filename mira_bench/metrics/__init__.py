@@ -8,6 +8,7 @@ __all__ = [
     "Evidence",
     "Hpd",
     "Lc2st",
+    "LogScore",
     "Mira",
     "Mmd",
     "Pqmass",
@@ -46,6 +47,7 @@ from .energy import Energy, energy_score
 from .evidence import Evidence, log_bayes_factor
 from .hpd import Hpd, hpd_coverage
 from .lc2st import Lc2st, lc2st
+from .log_score import LogScore
 from .mira import Mira, mira
 from .mmd import Mmd, mmd
 from .pqmass import Pqmass, pqmass
@@ -74,6 +76,7 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "sliced_wasserstein": SlicedWasserstein(normalize=normalize),
         "pqmass": Pqmass(normalize=normalize),
         "hpd": Hpd(),
+        "log_score": LogScore(),
         "evidence": Evidence(),
         "convergence": Convergence(),
         "lc2st": Lc2st(),

@@ -1,13 +1,14 @@
 r"""One calibration p-value per candidate: many features of ranks in four groups, against their exact null.
 
-If a candidate is right, the truth and its samples are exchangeable given the observation: any of them could have been the
-truth. The features of every point are known from the tables of `ranks.tables`; drawing a player per fiducial, many
+If a candidate is right, the truth and its samples are exchangeable given the observation: any of them could have been
+the truth. The features of every point are known from the tables of `ranks.tables`; drawing a player per fiducial, many
 times, gives the joint null of all of them. Features are put into groups, so that the many that see correlations or the
 data do not drown the few that see widths:
 
 - balls: the MIRA score and the tilt, in random balls;
 - marginals: location and dispersion of the rank along each axis;
-- shape: the peak along each axis; products of ranks along two whitened axes; rank, tails and spread of the distance from the middle;
+- shape: the peak along each axis; products of ranks along two whitened axes; rank, tails and spread of the distance
+  from the middle;
 - data: locations and dispersions that go with the data (or with where the posterior lies, which is the trend), and the
   rank of the likelihood, if the task has one.
 

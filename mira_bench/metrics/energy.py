@@ -101,8 +101,8 @@ class EnergyResult(MeanScore):
     def information(self) -> str | None:
         r"""`"some"` if the candidate is shown to beat the prior, `"none"` if it is shown not to, else `"unresolved"`.
 
-        Shown is what Student's interval of two standard errors (of 95 %, with few fiducials) says. Not to beat the prior
-        means that the skill is below .1. None if the prior's score is not known.
+        Shown is what Student's interval of two standard errors (of 95 %, with few fiducials) says. Not to beat the
+        prior means that the skill is below .1. None if the prior's score is not known.
         """
         if np.isnan(self.prior).any():
             return None

@@ -42,15 +42,15 @@ class LogScore(Metric):
     """
 
     name = "log_score"
-    needs = ("log_prob",)
+    needs = ("log_prob_truth",)
     column = "log q"
 
     def depends_on(self, context: Context) -> Sequence[NDArray]:
         return ()
 
     def observe(self, block: Block) -> Record:
-        assert block.log_prob is not None
-        density = np.asarray(block.log_prob(), np.float64)[:, 0]
+        assert block.log_prob_truth is not None
+        density = np.asarray(block.log_prob_truth(), np.float64)
         inside = np.ones(len(density))
         if block.in_support is not None:
             within = block.in_support()

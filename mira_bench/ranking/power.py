@@ -1,9 +1,9 @@
 r"""How many fiducials do I need to see an error of this size? An answer before the first simulation is run.
 
-The posterior is a standard Gaussian in $d$ dimensions and the candidate is wrong by a known amount, so that what a
-candidate's error does to the features of the calibration test is known up to one-dimensional integrals: given the truth
-$t$ and a center $c$, the ball rank is binomial with $P(|y - c| < |t - c|)$, a noncentral $\chi^2$, and the rank along
-an axis is binomial with a normal probability. How the features scatter is taken from the test's own players.
+The posterior is a standard Gaussian in $d$ dimensions and the candidate is wrong by a known amount. What that does to
+MIRA is known up to an integral: given the truth $t$ and a center $c$, the ball rank is binomial with
+$P(|y - c| < |t - c|)$, a noncentral $\chi^2$. What it does to the features of the calibration test, and how they
+scatter, is simulated, with the same truths and noise for the wrong candidate and the exact one.
 """
 
 __all__ = ["plan"]
@@ -18,16 +18,21 @@ import scipy
 from numpy.typing import NDArray
 
 from ..errors import UsageError
-from ..metrics.calibration import LEVEL, POWER, Calibration
+from ..metrics.calibration import GROUPS, LEVEL, POINTS, POWER, Calibration
 from ..ranks.centers import uniform_centers
-from ..ranks.players import PER_MARGINAL, Play, marginal_axes, null_dispersion, play
+from ..ranks.features import Feature, expand, feature_list
+from ..ranks.players import Play, play
 from ..ranks.scaling import Scale
+from ..ranks.tables import marginal_axes, rank_table
+from ..ranks.weights import COLUMNS
 from ..streams import generator
 
 EXTENT = 6.0  # posterior standard deviations: what some hundred truths span if the data say nothing
 BALLS = 2**15  # truths and centers over which the effect on balls is averaged
 PLAYED = 400  # fiducials whose players tell how the features scatter
-DRAWS = 4000  # draws of the test statistic at each number of fiducials
+SETS = 100  # sample sets on which the features of the calibration test are simulated
+TRUTHS = 16  # for each of them
+DRAWS = 20000  # draws of the test statistic at each number of fiducials
 GRID = 1024  # points of the Brownian bridge that stands for a Kolmogorov-Smirnov test
 MOST = 10**6  # beyond so many fiducials, the answer is that the test does not see it
 
@@ -72,34 +77,20 @@ def _ball_effects(error: _Error) -> tuple[float, float]:
     return float(mira.mean()), float((p - exact).mean())
 
 
-def _effects(error: _Error, axes: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""The mean change of every feature of the calibration test, (F,)."""
-    p = error.below(error.shift * axes.sum(axis=1))
-    out = np.zeros(2 + len(PER_MARGINAL) * len(axes))
-    out[:2] = _ball_effects(error)
-    out[2::3] = p.mean(axis=0) - 0.5
-    square = p * (1 - p) / error.samples + (p - 0.5) ** 2  # E[(J / S - 1/2)^2]
-    out[4::3] = square.mean(axis=0) - null_dispersion(error.samples)
-    return out
-
-
-def _scatter(error: _Error, axes: NDArray[np.float64], regions: int, replicates: int) -> Play:
+def _scatter(error: _Error, regions: int) -> Play:
     r"""Lets the points of simulated fiducials play the truth."""
     rng = generator(error.seed, "plan players")
     truths = rng.standard_normal((PLAYED, error.dim))
     noise = rng.standard_normal((PLAYED, error.samples, error.dim))
     box = Scale("task", error.corners(PLAYED, rng), np.full((PLAYED, error.dim), error.extent))
     return play(
-        truths, error.shift + error.factor * noise, box,
-        uniform_centers(error.seed, regions, error.dim), axes=axes,
-        # Only its sign matters: the feature is standardized, and a constant shift has no trend.
-        trend=rng.uniform(-1, 1, (PLAYED, len(axes))),
-        seed=error.seed, index=np.arange(PLAYED), replicates=replicates,
+        truths, error.shift + error.factor * noise, box, uniform_centers(error.seed, regions, error.dim),
+        seed=error.seed, index=np.arange(PLAYED), replicates=1,
     )  # fmt: skip
 
 
 def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], float]:
-    played = _scatter(error, np.empty((0, error.dim)), regions, 1)
+    played = _scatter(error, regions)
     null = math.sqrt(played.variance[:, 0].mean())
     effect = _ball_effects(error)[0] / null
     spread = played.observed[:, 0].std() / null
@@ -112,22 +103,63 @@ def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], fl
     return power
 
 
+def _features(error: _Error, regions: int) -> tuple[list[Feature], NDArray[np.float64], NDArray[np.float64]]:
+    r"""The features of truths, relative to their set, with the wrong candidate and with the exact one, $(n, F)$ each.
+
+    Truths, noise, balls and data are the same for both, so that what the error does to the features is known with little
+    noise. Data are as many as parameters, and the error does not go with them.
+    """
+    rng = generator(error.seed, "plan features")
+    axes = marginal_axes(error.dim, error.seed)
+    columns = min(error.dim, COLUMNS)
+    listed = feature_list(len(axes), columns, False)
+    wrong, exact = [], []
+    count = min(error.samples, POINTS - 1)
+    for _ in range(SETS):
+        noise = rng.standard_normal((count, error.dim))
+        corner = error.corners(1, rng)[0]
+        centers = (corner + error.extent * rng.random((regions, error.dim))) / error.extent
+        place, data = rng.standard_normal(len(axes)), rng.standard_normal(columns)
+        for truth in rng.standard_normal((TRUTHS, error.dim)):
+            for samples, out in ((error.shift + error.factor * noise, wrong), (noise, exact)):
+                points = np.concatenate([truth[None], samples]) / error.extent
+                table = rank_table(points, centers, axes, rng=np.random.default_rng(0))
+                features = expand(table.ranks, table.balls, place, data, False)
+                out.append(features[0] - features.mean(axis=0))
+    return listed, np.stack(wrong), np.stack(exact)
+
+
 def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
     metric = Calibration()
-    axes = marginal_axes(error.dim, error.seed)
-    played = _scatter(error, axes, metric.regions, 9999)
-    variance = played.variance.mean(axis=0)
-    effect = _effects(error, axes) / np.sqrt(variance)
-    null = np.sort(np.abs(played.null / np.sqrt(variance * PLAYED)).max(axis=1))
-    covariance = np.cov(played.observed / np.sqrt(variance), rowvar=False)
+    listed, wrong, exact = _features(error, metric.regions)
+    sd = exact.std(axis=0)
+    effect = (wrong - exact).mean(axis=0) / sd
+    groups = {name: [i for i, f in enumerate(listed) if f.group == name] for name in GROUPS}
+    weights = np.array([GROUPS[name] for name in groups])
     rng = generator(error.seed, "plan statistic")
-    noise = rng.multivariate_normal(np.zeros(len(effect)), covariance, DRAWS, method="eigh")
+
+    def draw(features: NDArray[np.float64]) -> NDArray[np.float64]:
+        covariance = np.cov(features / sd, rowvar=False)
+        return rng.multivariate_normal(np.zeros(len(sd)), covariance, DRAWS, method="eigh")
+
+    def largest(z: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([np.abs(z[:, rows]).max(axis=1) for rows in groups.values()], axis=1)
+
+    null = largest(draw(exact))
+    ordered = np.sort(null, axis=0)
+
+    def smallest(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        found = [1 - np.searchsorted(ordered[:, g], values[:, g]) / DRAWS for g in range(values.shape[1])]
+        return np.asarray((np.maximum(np.stack(found, axis=1), 0.5 / DRAWS) / weights).min(axis=1))
+
+    chance = np.sort(smallest(null))
+    noise = draw(wrong)
     # The test has so many null draws and rejects if fewer than this many are as extreme: p = (1 + k) / (1 + B) < level.
     most = math.ceil(level * (1 + metric.replicates) - 1 - 1e-9) - 1
 
     def power(count: int) -> float:
-        largest = np.abs(math.sqrt(count) * effect + noise).max(axis=1)
-        tail = 1 - np.searchsorted(null, largest) / len(null)
+        statistic = smallest(largest(math.sqrt(count) * effect + noise))
+        tail = np.searchsorted(chance, statistic * (1 + 1e-9), side="right") / DRAWS
         return float(scipy.stats.binom.cdf(most, metric.replicates, tail).mean())
 
     return power

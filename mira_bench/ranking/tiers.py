@@ -41,9 +41,9 @@ def rule(standings: Sequence[Standing], rank_by: str) -> str:
     scored = [s for s in standings if s.role == "candidate" and s.failure is None]
     if rank_by == "log" and any(s.log_score is not None for s in scored):
         return "log score, those without a density last"
-    if rank_by in ("tiers", "tiers_first"):
-        if any(s.calibration is not None and s.information is not None for s in scored):
-            return TIERS if rank_by == "tiers" else "tiers, then by energy score"
+    tested = any(s.calibration is not None and s.information is not None for s in scored)
+    if rank_by in ("tiers", "tiers_first") and tested:
+        return TIERS if rank_by == "tiers" else "tiers, then by energy score"
     if rank_by != "mira" and any(s.energy is not None for s in scored):
         return "energy score"
     if any(s.mira is not None for s in scored):

@@ -79,14 +79,14 @@ class Components:
         share = over_networks / (over_networks + over_fiducials)
 
         def excess(log_p: float) -> float:
-            tail = math.exp(log_p) / 2
-            quantiles = (scipy.special.stdtrit(max(count - 1, 1), 1 - tail) for count in (self.networks, self.fiducials))
-            few, many = quantiles
+            tail = 1 - math.exp(log_p) / 2
+            few, many = (scipy.special.stdtrit(max(n - 1, 1), tail) for n in (self.networks, self.fiducials))
             return float(share * few + (1 - share) * many) - t
 
-        if excess(-30.0) < 0:
-            return math.exp(-30.0)
-        return math.exp(scipy.optimize.brentq(excess, -30.0, math.log(1 - 1e-9))) if excess(math.log(1 - 1e-9)) < 0 else 1.0
+        least, most = -30.0, math.log(1 - 1e-9)
+        if excess(least) < 0 or excess(most) > 0:
+            return math.exp(least) if excess(least) < 0 else 1.0
+        return math.exp(scipy.optimize.brentq(excess, least, most))
 
 
 def components(values: NDArray[np.float64]) -> Components:

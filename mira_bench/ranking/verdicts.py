@@ -42,7 +42,7 @@ VERDICTS = {
     ),
     "not uniform": ("ranks deviate in a way that has no simpler name", "look at the figures of the ranks"),
     "no information": ("it knows no more than the prior", "check that the candidate sees the data at all"),
-    "worse than the prior": ("the prior would be better", "look for a mistake: units, the order of parameters, swapped data"),
+    "worse than the prior": ("the prior would be better", "look for a mistake: units, the order of parameters or data"),
     "too few fiducials": ("at least three are needed", "run more fiducials"),
     "one sample": ("one sample for each fiducial says nothing about a distribution", "draw at least 20"),
     "failed": ("there are no samples, or the candidate broke", "read the reason in the log"),
@@ -150,11 +150,18 @@ def _named(
         if p < LEVEL and abs(effect) >= SHIFT_EFFECT:
             side = "above" if effect > 0 else "below"
             where = calibration.where(axis, names)
-            return "shifted", f"the truth lies {side} the samples of {where}, mean/sd of its ranks {effect:+.2f}; {text}"
+            return (
+                "shifted",
+                f"the truth lies {side} the samples of {where}, mean/sd of ranks {effect:+.2f}; {text}",
+            )
         return None
     if kind in ("peak", "spread of the radius"):
         return "wrong shape", text
     if kind in ("mira", "dispersion", "radius", "tails"):
+        # A wrong correlation moves whitened points outward, whatever the widths are.
+        dispersion, pair = calibration.worst("dispersion"), calibration.worst("pair")
+        if pair is not None and calibration.speaks(pair[0]) and not (dispersion and calibration.speaks(dispersion[0])):
+            return _named(calibration, *pair, names)
         return _width(calibration, text, names)
     return None
 

@@ -1,8 +1,8 @@
 r"""From ranks to features: numbers whose expectation is known for a perfect candidate, and moves if it is wrong.
 
 Scores of ranks are chosen for what they see: the location is the rank itself (Wilcoxon), the dispersion is the absolute
-normal score, between Mood's bounded one, which is blind to tails, and Klotz' square, which is all tails, and the peak is
-a polynomial of fourth order (Neyman), which tells one mode from two. The distance from the middle has three scores: its
+normal score, between Mood's bounded one, which is blind to tails, and Klotz' square, which is all tails. The peak is a
+polynomial of fourth order (Neyman), which tells one mode from two. The distance from the middle has three scores: its
 rank, its tails (the normal law's $\chi^2$ of the same rank) and the spread of its rank.
 """
 

@@ -75,5 +75,5 @@ def columns_of(records: Sequence[Mapping[str, NDArray]]) -> tuple[Floats, list[s
     if entries <= KEPT:
         values = values / values.std(axis=0)
     left, weight, _ = np.linalg.svd(values, full_matrices=False)
-    count = int(min(COMPONENTS, np.count_nonzero(weight > 1e-9 * weight[0])))
+    count = min(COMPONENTS, int(np.count_nonzero(weight > 1e-9 * weight[0])))
     return normal_scores(left[:, :count] * weight[:count]), [f"component {i + 1} of x" for i in range(count)]

@@ -187,6 +187,18 @@ def _extras(setup: Setup, block: int, fiducials: Fiducials, count: int, posterio
             return np.asarray(posterior.log_prob(points, x), np.float64)
 
         extras["log_prob"] = log_prob
+        if getattr(posterior, "normalized", True):
+            truths = np.asarray(part.y)[:, None]
+            extras["log_prob_truth"] = lambda: np.asarray(posterior.log_prob(truths, x), np.float64)[:, 0]
+    if hasattr(setup.task, "prior_log_prob"):
+        density: Any = setup.task.prior_log_prob  # type: ignore[attr-defined]
+
+        def in_support() -> NDArray:
+            values = as_host(draws.values[:count])
+            points = values.reshape(-1, *values.shape[2:])
+            return np.asarray(density(points) > -np.inf).reshape(values.shape[:2])
+
+        extras["in_support"] = in_support
     task: Any = setup.task
     if hasattr(task, "log_likelihood") and part.x is not None:
 
