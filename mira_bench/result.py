@@ -87,11 +87,8 @@ class Result:
             )
             return [f"there are no tiers {reason}; candidates are ranked by {words}", *told]
         ranked = [s for s in self.standings if s.role == "candidate" and s.failure is None]
-        told += [
-            f"{s.name} has no tier, and ranks below those that passed or failed the test"
-            for s in ranked
-            if s.tier == "-"
-        ]
+        untested = [s.name for s in ranked if s.tier == "-"]
+        told += [f"{name} has no tier, and ranks below those that passed or failed the test" for name in untested]
         for s in ranked:
             found = objections(s) if s.tier == "A" else []
             if found:

@@ -46,6 +46,7 @@ LEVEL = 0.01
 POWER = 0.9
 GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # those that are absent give theirs back
 POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
+TAIL = 10  # of the largest rows of a group have p-values by the tail of the normal law
 EFFECT_FIDUCIALS = 32  # what would have been seen is estimated on the first ones
 
 Floats = NDArray[np.float64]
@@ -76,7 +77,10 @@ class CalibrationResult:
         features: What was looked at.
         z: The deviation of every feature in null standard deviations, $(F,)$.
         largest: The largest $|z|$ of each group, in the first row of the truths, then of the replicates, $(B + 1, G)$.
-        locations: The ranks of the truths along the axes, minus their expectation, $(L, q)$.
+        biases: The features that are signed shifts (locations, trends, locations against data), the largest first:
+            with the effect (mean over standard deviation) and its p-value, corrected for all of them. A candidate of
+            the wrong width has ranks of another variance than the null's, so that locations deviate by chance; each
+            feature is measured by its own spread here, which does not take that for a shift.
         fiducials: The number of fiducials.
         samples: The number of samples of each.
         projected: Whether the axes are random projections, because there are too many dimensions.
@@ -89,7 +93,7 @@ class CalibrationResult:
     features: Sequence[Feature]
     z: Floats
     largest: Floats
-    locations: Floats
+    biases: Sequence[tuple[Feature, float, float]]
     fiducials: int
     samples: int
     projected: bool = False
@@ -109,27 +113,25 @@ class CalibrationResult:
         return {name: weight / total for name, weight in GROUPS.items() if name in present}
 
     @cached_property
-    def _pool(self) -> Floats:
-        r"""The p-value of every row within every group, $(B + 1, G)$."""
-        rows = len(self.largest)
-        ordered = np.sort(self.largest, axis=0)
-        out = np.empty_like(self.largest)
-        for g in range(out.shape[1]):
-            out[:, g] = 1 - np.searchsorted(ordered[:, g], self.largest[:, g] * (1 - 1e-9)) / rows
-        return out
-
-    @cached_property
     def group_pvalues(self) -> dict[str, float]:
         r"""The p-value of each group by itself."""
-        return dict(zip(self.groups, self._pool[0].tolist(), strict=True))
+        beyond = self.largest >= self.largest[0] * (1 - 1e-9)
+        return dict(zip(self.groups, beyond.mean(axis=0).tolist(), strict=True))
 
     @cached_property
     def pvalue(self) -> float:
-        r"""The p-value of all groups together. Its smallest value is one over the number of rows in the pool."""
+        r"""The p-value of all groups together. Its smallest value is one over the number of rows in the pool.
+
+        Every row has a p-value in every group, that of its rank in the pool. Beyond the ten largest ranks say little,
+        and the tail of the normal law is put on: a matter of power, for the smallest one over groups is ranked in the
+        same pool, where all rows are treated alike.
+        """
         if not self.groups:
             return 1.0
-        smallest = (self._pool / np.array(list(self.groups.values()))).min(axis=1)
-        return float(np.mean(smallest <= smallest[0] * (1 + 1e-9)))
+        statistic = np.full(len(self.largest), np.inf)
+        for g, weight in enumerate(self.groups.values()):
+            statistic = np.minimum(statistic, _log_pvalues(self.largest[:, g]) - math.log(weight))
+        return float(np.mean(statistic <= statistic[0] + 1e-9))
 
     @cached_property
     def critical(self) -> dict[str, float]:
@@ -174,25 +176,6 @@ class CalibrationResult:
         text = f"{feature.kind} of {of}" if of else feature.kind
         return text if feature.column < 0 else f"{text} against {self.columns[feature.column]}"
 
-    def shift(self) -> tuple[float, float, int]:
-        r"""Tests for a signed shift: the locations, each with its own spread.
-
-        A candidate of the wrong width has ranks of another variance than the null's, so that locations deviate by
-        chance; this test does not take that for a shift.
-
-        Returns:
-            The p-value corrected for all of them, the effect (mean over standard deviation), and its axis.
-        """
-        count = len(self.locations)
-        if self.locations.shape[1] == 0 or count < 3:
-            return 1.0, 0.0, -1
-        spread = self.locations.std(axis=0, ddof=1)
-        spread[spread == 0] = np.inf
-        t = self.locations.mean(axis=0) / spread * math.sqrt(count)
-        worst = int(np.abs(t).argmax())
-        p = min(1.0, float(2 * scipy.stats.t.sf(abs(t[worst]), count - 1)) * len(t))
-        return p, float(self.locations[:, worst].mean() / spread[worst]), worst
-
     @cached_property
     def detectable(self) -> Detectable:
         r"""The smallest errors that would have been seen; see `Detectable`."""
@@ -224,6 +207,32 @@ class CalibrationResult:
             smallest(SHIFTS, e.location.min(axis=1), "marginals") if e.location.size else math.nan,
             pair,
         )
+
+
+def _log_pvalues(largest: Floats) -> Floats:
+    r"""The logarithm of the share of rows that are as large as each, with a normal tail beyond the ten largest."""
+    rows = len(largest)
+    ordered = np.sort(largest)
+    known = np.log(1 - np.searchsorted(ordered, largest * (1 - 1e-9)) / rows)
+    if rows <= TAIL:
+        return np.asarray(known)
+    edge = ordered[-TAIL]
+    tail = math.log(TAIL / rows) + scipy.special.log_ndtr(-largest) - scipy.special.log_ndtr(-edge)
+    return np.asarray(np.where(largest > edge, tail, known))
+
+
+def _own_deviations(features: Sequence[Feature], values: Floats) -> list[tuple[Feature, float, float]]:
+    r"""Features that are signed shifts, with the effect (mean over standard deviation) and a corrected p-value."""
+    count = len(values)
+    if count < 3 or not features:
+        return []
+    spread = values.std(axis=0, ddof=1)
+    effect = np.divide(values.mean(axis=0), spread, out=np.zeros(len(spread)), where=spread > 0)
+    tail = scipy.special.stdtr(count - 1, -np.abs(effect) * math.sqrt(count))
+    found = [
+        (f, float(e), min(1.0, 2 * float(t) * len(features))) for f, e, t in zip(features, effect, tail, strict=True)
+    ]
+    return sorted(found, key=lambda one: -abs(one[1]))
 
 
 @compiled()
@@ -359,9 +368,14 @@ class Calibration(Metric):
         largest = np.empty((len(z), len(present)))
         for g, group in enumerate(present):
             largest[:, g] = np.abs(z[:, [i for i, f in enumerate(kept) if f.group == group]]).max(axis=1)
+        trend, data = (np.repeat(part, truths, axis=0) for part in (standing, weights))
+        signed = [f for f in features if f.kind in ("location", "trend")]
+        values = np.concatenate(
+            [locations, locations * trend, (locations[:, :, None] * data[:, None]).reshape(len(locations), -1)], axis=1
+        )
         index = {f: np.sqrt(variance[i] / truths.sum()) for i, f in enumerate(features)}
         return CalibrationResult(
-            kept, z[0], largest, locations, int(truths.sum()), int(records[0]["thinned"][0]),
+            kept, z[0], largest, _own_deviations(signed, values), int(truths.sum()), int(records[0]["thinned"][0]),
             bool(records[0]["projected"]),
             Effects.of(records, index) if not (truths > 1).any() else None,
             columns, np.flatnonzero(~moving).tolist(), _notes(records),

@@ -106,14 +106,15 @@ def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], fl
 def _features(error: _Error, regions: int) -> tuple[list[Feature], NDArray[np.float64], NDArray[np.float64]]:
     r"""The features of truths, relative to their set, with the wrong candidate and with the exact one, $(n, F)$ each.
 
-    Truths, noise, balls and data are the same for both, so that what the error does to the features is known with little
-    noise. Data are as many as parameters, and the error does not go with them.
+    Truths, noise, balls and data are the same for both: what the error does to the features is known with little noise.
+    Data are as many as parameters, and the error does not go with them.
     """
     rng = generator(error.seed, "plan features")
     axes = marginal_axes(error.dim, error.seed)
     columns = min(error.dim, COLUMNS)
     listed = feature_list(len(axes), columns, False)
-    wrong, exact = [], []
+    wrong: list[NDArray[np.float64]] = []
+    exact: list[NDArray[np.float64]] = []
     count = min(error.samples, POINTS - 1)
     for _ in range(SETS):
         noise = rng.standard_normal((count, error.dim))

@@ -117,7 +117,11 @@ def _fixed(calibration: CalibrationResult, names: Sequence[str] | None) -> str:
 
 
 def _miscalibration(calibration: CalibrationResult, names: Sequence[str] | None) -> tuple[str, str]:
-    r"""The verdict on a candidate that the test rejects: what speaks loudest and can be named."""
+    r"""The verdict on a candidate that the test rejects: a bias if there is one, else what speaks loudest."""
+    for feature, effect, p in calibration.biases[:1]:
+        if p < LEVEL and abs(effect) >= SHIFT_EFFECT:
+            word, evidence = _bias(calibration, feature, effect, names)
+            return word, evidence + _fixed(calibration, names)
     for i in calibration.order:
         feature, z = calibration.features[i], float(calibration.z[i])
         if not calibration.speaks(feature):
@@ -129,6 +133,20 @@ def _miscalibration(calibration: CalibrationResult, names: Sequence[str] | None)
     return "not uniform", f"{calibration.label(feature, names)} z = {z:+.1f}" + _fixed(calibration, names)
 
 
+def _bias(
+    calibration: CalibrationResult, feature: Feature, effect: float, names: Sequence[str] | None
+) -> tuple[str, str]:
+    r"""The name of a signed shift, and the evidence."""
+    size = f"mean/sd of the ranks {effect:+.2f}"
+    if feature.kind == "trend":
+        word = "shrunk toward the prior" if effect > 0 else "bias depends on x"
+        return word, f"{calibration.label(feature, names)}: {size}"
+    if feature.column >= 0:
+        return "bias depends on x", f"{calibration.label(feature, names)}: {size}"
+    side = "above" if effect > 0 else "below"
+    return "shifted", f"the truth lies {side} the samples of {calibration.where(feature.axes[0], names)}: {size}"
+
+
 def _named(
     calibration: CalibrationResult, feature: Feature, z: float, names: Sequence[str] | None
 ) -> tuple[str, str] | None:
@@ -136,25 +154,13 @@ def _named(
     text = f"{calibration.label(feature, names)} z = {z:+.1f}"
     kind = feature.kind
     if feature.group == "data":
-        if kind == "trend":
-            return ("shrunk toward the prior" if z > 0 else "bias depends on x"), text
         if "likelihood" in kind:
             return "does not fit the data", text
-        return ("bias depends on x" if kind == "location" else "width depends on x"), text
+        return ("width depends on x", text) if kind in ("dispersion", "tails") else None
     if kind == "pair":
         i, j = (calibration.where(axis, names) for axis in feature.axes)
         more = "more" if z > 0 else "less"
         return "wrong correlation", f"{i} and {j} go together {more} than it says, z = {z:+.1f}"
-    if kind == "location":
-        p, effect, axis = calibration.shift()
-        if p < LEVEL and abs(effect) >= SHIFT_EFFECT:
-            side = "above" if effect > 0 else "below"
-            where = calibration.where(axis, names)
-            return (
-                "shifted",
-                f"the truth lies {side} the samples of {where}, mean/sd of ranks {effect:+.2f}; {text}",
-            )
-        return None
     if kind in ("peak", "spread of the radius"):
         return "wrong shape", text
     if kind in ("mira", "dispersion", "radius", "tails"):

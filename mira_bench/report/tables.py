@@ -21,7 +21,7 @@ DASH = "-"
 # The columns of our tables that hold words, which are words also if they look like a number or like nothing.
 WORDS = {
     "task", "candidate", "metric", "view", "note", "role", "tier", "tied", "verdict", "evidence", "method", "tiers",
-    "best", "worst", "verdicts", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row", "column",
+    "best", "worst", "verdicts", "objections", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row", "column",
     "rule", "winner", "case", "name", "overrides", "status",
 }  # fmt: skip
 SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
@@ -80,11 +80,12 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
         "MIRA": lambda r: plus_minus(r.mira, r.mira_stderr),
         "σ": lambda r: number(r.mira_sigmas, "+.1f"),
         "by MIRA": lambda r: str(int(r.mira_rank)) if known(r.mira_rank) else DASH,
-        "tier": lambda r: r.tier,
+        "tier": lambda r: r.tier + ("!" if r.objections else ""),
         # The test has a thousand draws, observed one included: it cannot say less.
         "cal. p": lambda r: _p(r.calibration_p) if not r.calibration_p <= 0.001 else "≤0.001",
         "energy": lambda r: plus_minus(r.energy, r.energy_stderr),
         "skill": lambda r: number(r.skill, ".3f"),
+        "Δ": lambda r: number(r.difference, "+.4f"),
         "tied": lambda r: r.tied,
         "TARP": lambda r: number(r.tarp_deviation, ".3f"),
         "SBC p": lambda r: _p(r.sbc_p),
@@ -93,7 +94,7 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
         "Δ ln Z": lambda r: number(r.log_evidence - best, "+.1f"),
         "R-hat": lambda r: number(r.rhat, ".2f") + ("!" if known(r.not_converged) and r.not_converged else ""),
         "verdict": lambda r: r.verdict,
-        "evidence": lambda r: r.evidence,
+        "evidence": lambda r: "; but ".join(filter(None, [r.evidence, r.objections])),
     }
     rows = list(ranking.itertuples(index=False))
     table = pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
@@ -151,12 +152,12 @@ def explanation(result: "Result") -> str:
             "σ: MIRA's deviation from that in null standard deviations."
         )
     ordered_by = rule(result.standings, result.rank_by)
-    lines.append(
-        "Ranked by tiers: A no miscalibration found, B miscalibrated, C no better than the prior, or failed; "
-        "then by energy score."
-        if ordered_by == TIERS
-        else f"Ranked by {ordered_by}."
-    )
+    lines.append(f"Ranked by {ordered_by}.")
+    if ordered_by == TIERS or result.rank_by == "tiers_first":
+        lines.append(
+            "Tiers: A no miscalibration found (! with objections, see below), B miscalibrated, C no better than the "
+            "prior, ? too few fiducials to tell. What each verdict means, and what to do: docs/verdicts.md."
+        )
     if result.ranking["not_converged"].fillna(0).any():
         lines.append("R-hat: the largest of all posteriors; ! if some miss the limit. None is dropped.")
     return "\n".join(lines)
@@ -207,6 +208,7 @@ def console(result: "Result", width: int) -> "Table":
                 "cal. p",
                 "energy",
                 "skill",
+                "Δ",
                 "TARP",
                 "SBC p",
                 "C2ST",

@@ -191,7 +191,7 @@ def _extras(setup: Setup, block: int, fiducials: Fiducials, count: int, posterio
             truths = np.asarray(part.y)[:, None]
             extras["log_prob_truth"] = lambda: np.asarray(posterior.log_prob(truths, x), np.float64)[:, 0]
     if hasattr(setup.task, "prior_log_prob"):
-        density: Any = setup.task.prior_log_prob  # type: ignore[attr-defined]
+        density: Any = setup.task.prior_log_prob
 
         def in_support() -> NDArray:
             values = as_host(draws.values[:count])
