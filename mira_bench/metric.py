@@ -40,7 +40,7 @@ class Block:
             only by metrics that use it.
         log_prob: Computes the candidate's log-density at the truth (first) and at its samples, with shape
             $(L, S + 1)$, if it has a density.
-        log_prob_truth: Computes the candidate's log-density at the truths alone, with shape $(L,)$, if it is normalized.
+        log_prob_truth: Computes the candidate's log-density at the truths, with shape $(L,)$, if it is normalized.
         in_support: Computes which samples are in the support of the prior, with shape $(L, S)$, if that is known.
         log_likelihood: Computes the task's log-likelihood of the truth (first) and of the samples with given indices,
             with shape $(L, 1 + S')$, if the task has one.

@@ -113,6 +113,11 @@ class EnergyResult(MeanScore):
         return "none" if self.skill + reach * self.skill_stderr < NO_SKILL else "unresolved"
 
     @property
+    def informative(self) -> bool:
+        r"""Whether the candidate is shown to beat the prior."""
+        return self.information == "some"
+
+    @property
     def harmful(self) -> bool:
         r"""Whether the candidate is worse than the prior by four standard errors."""
         mean, stderr = mean_stderr(self.prior - self.bounded)

@@ -21,8 +21,8 @@ DASH = "-"
 # The columns of our tables that hold words, which are words also if they look like a number or like nothing.
 WORDS = {
     "task", "candidate", "metric", "view", "note", "role", "tier", "tied", "verdict", "evidence", "method", "tiers",
-    "best", "worst", "verdicts", "objections", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row", "column",
-    "rule", "winner", "case", "name", "overrides", "status",
+    "best", "worst", "verdicts", "objections", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row",
+    "column", "rule", "winner", "case", "name", "overrides", "status",
 }  # fmt: skip
 SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
 
