@@ -13,7 +13,7 @@ PACKAGE = Path(mb.__file__).parent
 
 # From the ground up. A room knows those below it.
 FLOORS = (
-    {"_version", "errors", "moved"},
+    {"_version", "durations", "errors", "moved", "writing"},
     {"arrays", "statistics", "streams"},
     {"diagnostics", "layouts", "sharing"},
     {"ranks"},

@@ -17,12 +17,12 @@ import itertools
 import json
 import os
 import re
-import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..writing import appearing
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -198,16 +198,13 @@ def copy_code(folder: Path, texts: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    r"""Writes a file that appears complete or not at all."""
+    r"""Writes a file of JSON, which appears complete or not at all."""
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    text = json.dumps(facts, indent=2) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        with appearing(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise UsageError(f"{path} cannot be written: {error}") from error
 
 
