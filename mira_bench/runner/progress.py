@@ -60,7 +60,7 @@ class Progress:
     r"""A context that shows how far a run is, if it is enabled.
 
     Arguments:
-        enabled: Whether to show anything.
+        enabled: Whether bars or lines are shown.
         workers: How many work at a time: the time left is that of the work left, shared by them.
     """
 
@@ -110,10 +110,10 @@ class Progress:
         r"""Moves a bar by `count` fiducials.
 
         Arguments:
-            name: Whose.
-            count: How many.
-            seconds: How long they kept a worker busy; zero if they were in the store, by default the time since the
-                last call.
+            name: The name of the bar that moves.
+            count: The number of fiducials that were finished.
+            seconds: How long these fiducials kept a worker busy; zero if they were in the store, by default the time
+                since the last call.
         """
         if name not in self._total:  # a pass that nobody asked to see
             return

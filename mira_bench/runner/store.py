@@ -39,7 +39,7 @@ class Header:
     Arguments:
         made: When it was made, in seconds since 1970.
         seconds: How long that took, if it is known.
-        facts: What else was told of it.
+        facts: What else was told of the block when it was written.
     """
 
     made: float
