@@ -37,7 +37,7 @@ class OnDisk:
 
     Arguments:
         source: What to call the file in an error.
-        shape: $(L, S, *event)$.
+        shape: The shape of all samples, $(L, S, *event)$.
         dtype: The type of the entries.
         read: Returns the given rows, $(l, S, *event)$ up to the shape of the event.
         first: Returns the first sample of the given rows, $(l, 1, *event)$ up to the shape of the event, if that is
@@ -256,8 +256,8 @@ def refuse_non_finite(values: np.ndarray, name: str, first: int = 0) -> None:
 
     Arguments:
         values: Truths $(L, d)$ or samples $(L, S, d)$.
-        name: What to call them.
-        first: The index of their first fiducial.
+        name: What to call the values in the error.
+        first: The index of their first fiducial in the whole run.
     """
 
     if values.ndim > 2 and is_one_set(values):
@@ -312,8 +312,8 @@ def meet_ties(truths: np.ndarray, samples: Array, precision: str | None = None) 
     half precision all truths are rounded.
 
     Arguments:
-        truths: The truths, in double precision.
-        samples: The samples.
+        truths: The truths in double precision, with shape $(L, d)$.
+        samples: The samples, with shape $(L, S, d)$.
         precision: The precision that the samples had before they became an array, by default that of the array;
             double-precision numbers that are all single ones were single once.
     """

@@ -52,9 +52,9 @@ class Rehearsal:
     Arguments:
         simulating: The seconds of its simulations.
         training: The seconds of the rest.
-        simulations: The number of simulations.
+        simulations: The number of simulations that the training needs.
         state: A state that can be loaded and sampled, however badly it was trained.
-        note: What the estimate assumes.
+        note: What the estimate of the cost assumes.
     """
 
     simulating: float

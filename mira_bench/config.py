@@ -236,7 +236,7 @@ def prepare(cfg: "DictConfig", task_name: str, overrides: Sequence[str], *, else
     r"""Makes what a config describes; raises what a run would say before it begins. Nothing is sampled or trained.
 
     Arguments:
-        cfg: The config.
+        cfg: The config of the run.
         task_name: The name of the task.
         overrides: What was given on the command line.
         elsewhere: Whether the run is for another machine, which knows by itself what devices it has.
@@ -333,7 +333,7 @@ def hash_settings(cfg: "DictConfig", *, besides: Iterable[str] = ()) -> str:
     r"""Returns the hash of all in a config that changes its result, and of the version of this package.
 
     Arguments:
-        cfg: The config.
+        cfg: The config of the run.
         besides: Further keys that are left out.
     """
 

@@ -76,6 +76,7 @@ RENAMED = {
     "mira_bench.sweeps.leaderboard.display": "mira_bench.sweeps.leaderboard.display_board",
     "mira_bench.sweeps.sweeper.perform": "mira_bench.sweeps.sweeper.do_job",
     "mira_bench.sweeps.sweeper.prepare": "mira_bench.sweeps.sweeper.hydra_words",
+    "mira_bench.sweeps.watch.duration": "mira_bench.durations.clock",
     "mira_bench.sweeps.watch.Overview": "mira_bench.sweeps.watch.Watch",
     "mira_bench.tasks.classic.sampler.Reference": "mira_bench.tasks.classic.sampler.Sampled",
     "mira_bench.tasks.classic.sampler.Settings": "mira_bench.tasks.classic.sampler.Effort",

@@ -36,7 +36,7 @@ class Columns:
     r"""Some of the parameters.
 
     Arguments:
-        indices: Which.
+        indices: The indices of the parameters that are looked at.
     """
 
     indices: Sequence[int]
@@ -76,8 +76,8 @@ class Viewed(Metric):
     r"""A metric that looks at a view.
 
     Arguments:
-        metric: The metric.
-        view: The view.
+        metric: The metric that looks.
+        view: The map of truths and samples through which it looks.
     """
 
     metric: Metric
@@ -123,7 +123,7 @@ def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> d
     r"""Returns the metrics on each of the views: `mira` on `all`, `mira@shared` on `shared`.
 
     Arguments:
-        metrics: The metrics by name.
+        metrics: The metrics that are asked for, by name.
         views: The names of the views; `"all"` is the one that changes nothing.
         task: The task, whose `views` holds them by name.
     """

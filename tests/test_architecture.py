@@ -3,17 +3,19 @@ r"""Rooms with walls: an import never goes upwards, and nothing is imported in a
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import mira_bench as mb
+from mira_bench.moved import MOVED, RENAMED, new_path, stable_name
 
 PACKAGE = Path(mb.__file__).parent
 
 # From the ground up. A room knows those below it.
 FLOORS = (
-    {"_version", "compiling", "errors", "moved"},
+    {"_version", "compiling", "durations", "errors", "moved", "writing"},
     {"arrays", "statistics", "streams"},
     {"diagnostics", "layouts", "sharing"},
     {"ranks"},
@@ -154,3 +156,20 @@ def test_a_fast_start(code, allowed):
     told = "import sys; print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", f"{code}\n{told}"], capture_output=True, text=True, check=True)
     assert set(done.stderr.split()) & HEAVY <= allowed
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_old_names_lead_on(old, new):
+    module, _, name = new.rpartition(".")
+    assert hasattr(import_module(module), name)
+    assert new_path(old) == new
+    before = {there: here for here, there in MOVED.items()}
+    home, _, called = old.rpartition(".")
+    assert stable_name(module, name) == f"{before.get(home, home)}.{called}"
+
+
+def test_users_find_what_had_another_name():
+    inference = import_module("mira_bench.inference")
+    assert inference.Convergence is inference.ChainDiagnosis
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        inference.Nothing  # noqa: B018

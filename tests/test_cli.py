@@ -1,28 +1,20 @@
 r"""The command line: exit codes, sentences, and the folder that explains a run."""
 
 import json
-import sys
 
 import numpy as np
 import pandas as pd
 import pytest
 from hydra import compose, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from mira_bench.cli.command import main
 from mira_bench.cli.listing import configs as _configs
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 SMALL = ["fiducials=120", "samples=20", "regions=10", "metric.c2st.trees=2", "progress=false"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 def test_a_run_leaves_a_folder_that_explains_it(elsewhere, capsys):

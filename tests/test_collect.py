@@ -19,15 +19,9 @@ from mira_bench.sweeps.collect import collect_jobs, collect_runs, gaps, group_ru
 from mira_bench.sweeps.jobs import Job
 from mira_bench.sweeps.leaderboard import interval, leaderboard, pooled
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 SMALL = ["fiducials=64", "samples=20", "regions=5", "metrics=[mira,calibration,energy]", "progress=false"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 @pytest.fixture(scope="module")

@@ -11,20 +11,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from file_cases import METRICS, NAMES, L, S, long_form, refused, same, score_files
 
 import mira_bench as mb
 from mira_bench.adapters.files import Files
 from mira_bench.diagnostics import autocorrelated
 
-L, S = 40, 24
-NAMES = ["Om", "s8", "h"]
-METRICS = {"mira": mb.Mira(regions=8), "energy": mb.Energy(), "sbc": mb.Sbc()}
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 ROOT = Path(mb.__file__).parents[1]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
@@ -32,35 +27,6 @@ def arrays():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(L, 3))
     return x + rng.normal(size=(L, 3)), x[:, None] + rng.normal(size=(L, S, 3))
-
-
-def summary(truths="truths.npy", metrics=METRICS, **candidates):
-    settings = {k: candidates.pop(k) for k in list(candidates) if k in Files.__dataclass_fields__}
-    return Files(truths, candidates, **settings).score(metrics=metrics)
-
-
-def same(result, reference):
-    pd.testing.assert_frame_equal(result.summary, reference.summary, check_exact=True)
-    pd.testing.assert_frame_equal(result.scores, reference.scores, check_exact=True)
-
-
-def refused(words, *arguments, **more):
-    with pytest.raises(mb.UsageError) as caught:
-        summary(*arguments, **more)
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in [words] if isinstance(words, str) else words:
-        assert word in message, message
-
-
-def long_form(truths, samples):
-    rows, draws = (a.ravel() for a in np.meshgrid(np.arange(L), np.arange(S), indexing="ij"))
-    table = pd.DataFrame(samples.reshape(-1, 3), columns=NAMES)
-    table.insert(0, "sample", draws)
-    table.insert(0, "fiducial", rows)
-    known = pd.DataFrame(truths, columns=NAMES)
-    known.insert(0, "fiducial", np.arange(L))
-    return known, table
 
 
 def test_arrays_and_tensors(arrays):
@@ -84,23 +50,23 @@ def test_arrays_and_tensors(arrays):
         "s.npy", "sbi.npy", "fortran.npy", "one.npz", "two.npz:s", "s.pt", "old.pt", "both.pt:s", "one.h5", "one.h5:s",
         "two.hdf5:deep/s", "two.hdf5:/deep/s",
     ):  # fmt: skip
-        same(summary(npe=source), mb.score(y, {"npe": s}, metrics=METRICS))
+        same(score_files(npe=source), mb.score(y, {"npe": s}, metrics=METRICS))
     for source in ("two.npz:y", "both.pt:y", "two.hdf5:deep/y"):
-        same(summary(source, npe="s.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
+        same(score_files(source, npe="s.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
     for source in ("two.npz", "both.pt", "two.hdf5"):
-        refused([source, "2 ", "y", "s"], npe=source)
-        refused([source, "'z'"], npe=f"{source}:z")
+        refused([source, "2 ", "y", "s"], score_files, npe=source)
+        refused([source, "'z'"], score_files, npe=f"{source}:z")
 
 
 def test_safetensors(arrays):
     torch, st = pytest.importorskip("torch"), pytest.importorskip("safetensors.torch")
     y, s = arrays
     st.save_file({"y": torch.tensor(y), "s": torch.tensor(s)}, "both.safetensors")
-    same(summary("both.safetensors:y", npe="both.safetensors:s"), mb.score(y, {"npe": s}, metrics=METRICS))
+    same(score_files("both.safetensors:y", npe="both.safetensors:s"), mb.score(y, {"npe": s}, metrics=METRICS))
     half = torch.tensor(s, dtype=torch.bfloat16)
     st.save_file({"s": half}, "half.safetensors")
-    same(summary("both.safetensors:y", npe="half.safetensors"), mb.score(y, {"npe": half}, metrics=METRICS))
-    refused(["both.safetensors", "y", "s"], "both.safetensors:y", npe="both.safetensors")
+    same(score_files("both.safetensors:y", npe="half.safetensors"), mb.score(y, {"npe": half}, metrics=METRICS))
+    refused(["both.safetensors", "y", "s"], score_files, "both.safetensors:y", npe="both.safetensors")
 
 
 def test_tables(arrays):
@@ -112,8 +78,8 @@ def test_tables(arrays):
     table[["h", "sample", "Om", "fiducial", "s8"]].to_parquet("turned.parquet")
     np.save("truths.npy", y)
     for source in ("shuffled.csv", "turned.parquet"):
-        same(summary("truths.csv", npe=source), reference)
-    result = summary(npe="shuffled.csv", names=NAMES)
+        same(score_files("truths.csv", npe=source), reference)
+    result = score_files(npe="shuffled.csv", names=NAMES)
     same(result, reference)
     assert result.names == NAMES
     # Labels decide, not positions.
@@ -121,20 +87,20 @@ def test_tables(arrays):
     table.assign(fiducial=[f"g{i:03d}" for i in table.fiducial]).rename(columns={"fiducial": "galaxy"}).to_csv("g.csv")
     frame = pd.read_csv("g.csv", index_col=0)
     frame.to_csv("g.csv", index=False)
-    refused(["g.csv", "fiducial"], "labels.parquet", npe="g.csv")
+    refused(["g.csv", "fiducial"], score_files, "labels.parquet", npe="g.csv")
     frame.rename(columns={"galaxy": "obs_id"}).to_csv("g.csv", index=False)
-    turned = summary("labels.parquet", npe="g.csv")
+    turned = score_files("labels.parquet", npe="g.csv")
     pd.testing.assert_frame_equal(
         turned.summary, mb.score(y[::-1], {"npe": s[::-1]}, metrics=METRICS).summary, check_exact=True
     )
     # Without labels there are positions, and they must be beyond doubt.
     np.save("s.npy", s)
-    refused(["s.npy", "labels.parquet", "no increasing order"], "labels.parquet", npe="s.npy")
+    refused(["s.npy", "labels.parquet", "no increasing order"], score_files, "labels.parquet", npe="s.npy")
     known[::-1].to_parquet("turned.parquet")
-    refused(["s.npy", "turned.parquet", "no increasing order"], "turned.parquet", npe="s.npy")
-    same(summary("turned.parquet", npe="shuffled.csv"), reference)
+    refused(["s.npy", "turned.parquet", "no increasing order"], score_files, "turned.parquet", npe="s.npy")
+    same(score_files("turned.parquet", npe="shuffled.csv"), reference)
     known.assign(fiducial=known.fiducial + 1).to_parquet("one.parquet")
-    same(summary("one.parquet", npe="s.npy"), reference)
+    same(score_files("one.parquet", npe="s.npy"), reference)
 
 
 def test_names_select(arrays):
@@ -142,21 +108,21 @@ def test_names_select(arrays):
     known, table = long_form(y, s)
     known.to_csv("truths.csv", index=False)
     table.to_parquet("s.parquet")
-    result = summary("truths.csv", npe="s.parquet", names=["h", "Om"])
+    result = score_files("truths.csv", npe="s.parquet", names=["h", "Om"])
     same(result, mb.score(y[:, [2, 0]], {"npe": s[:, :, [2, 0]]}, metrics=METRICS))
     assert result.names == ["h", "Om"]
-    refused(["truths.csv", "'w'", "Om, s8, h"], "truths.csv", npe="s.parquet", names=["w"])
+    refused(["truths.csv", "'w'", "Om, s8, h"], score_files, "truths.csv", npe="s.parquet", names=["w"])
     table.rename(columns={"h": "w"}).to_parquet("other.parquet")
-    refused(["other.parquet", "truths.csv", "Om, s8, w"], "truths.csv", npe="other.parquet")
+    refused(["other.parquet", "truths.csv", "Om, s8, w"], score_files, "truths.csv", npe="other.parquet")
     np.save("truths.npy", y)
-    refused(["other.parquet", "'h'"], a="s.parquet", b="other.parquet", names=NAMES)
+    refused(["other.parquet", "'h'"], score_files, a="s.parquet", b="other.parquet", names=NAMES)
     table[["fiducial", "sample", "h", "s8", "Om"]].to_parquet("turned.parquet")
     same(
-        summary(a="s.parquet", b="turned.parquet", names=NAMES), mb.score(y, {"a": s, "b": s}, metrics=METRICS)
+        score_files(a="s.parquet", b="turned.parquet", names=NAMES), mb.score(y, {"a": s, "b": s}, metrics=METRICS)
     )  # fmt: skip
     np.save("s.npy", s)
-    assert summary(npe="s.npy", names=["a", "b", "c"]).names == ["a", "b", "c"]
-    refused(["2 names", "3 dimensions"], npe="s.npy", names=["a", "b"])
+    assert score_files(npe="s.npy", names=["a", "b", "c"]).names == ["a", "b", "c"]
+    refused(["2 names", "3 dimensions"], score_files, npe="s.npy", names=["a", "b"])
 
 
 def test_tables_that_are_not_rectangular(arrays):
@@ -176,12 +142,12 @@ def test_tables_that_are_not_rectangular(arrays):
     }
     for name, (frame, words) in cases.items():
         frame.to_csv(f"{name}.csv", index=False)
-        refused([f"{name}.csv", *words], npe=f"{name}.csv", names=NAMES)
+        refused([f"{name}.csv", *words], score_files, npe=f"{name}.csv", names=NAMES)
     table.to_csv("s.csv", index=False)
     known.assign(fiducial=known.fiducial % 39).to_csv("truths.csv", index=False)
-    refused(["truths.csv", "two rows", "fiducial 0"], "truths.csv", npe="s.csv")
+    refused(["truths.csv", "two rows", "fiducial 0"], score_files, "truths.csv", npe="s.csv")
     known[:-1].to_csv("truths.csv", index=False)
-    refused(["s.csv", "40 fiducials"], "truths.csv", npe="s.csv")
+    refused(["s.csv", "40 fiducials"], score_files, "truths.csv", npe="s.csv")
 
 
 def test_netcdf(arrays):
@@ -200,28 +166,31 @@ def test_netcdf(arrays):
     data.to_netcdf("chains.nc", group="posterior", engine="h5netcdf")
     np.save("truths.npy", y)
     names = ["Om", "b"]
-    result = summary(mcmc="chains.nc", names=names)
+    result = score_files(mcmc="chains.nc", names=names)
     same(result, mb.score(y, {"mcmc": s}, metrics=METRICS))
     assert result.names == ["Om", "b[s8]", "b[h]"]
     np.save("two.npy", y[:, 1:])
-    same(summary("two.npy", mcmc="chains.nc", names=["b"]), mb.score(y[:, 1:], {"mcmc": s[:, :, 1:]}, metrics=METRICS))
+    same(
+        score_files("two.npy", mcmc="chains.nc", names=["b"]),
+        mb.score(y[:, 1:], {"mcmc": s[:, :, 1:]}, metrics=METRICS),
+    )
     # A coordinate in place of a dimension, fiducials in another order, another group.
     order = np.random.default_rng(0).permutation(L)
     moved = data.isel(fiducial=order).rename(fiducial="place").assign_coords(obs_id=("place", order)).drop_vars("place")
     moved.to_netcdf("moved.nc", group="nuts", engine="h5netcdf")
-    same(summary(mcmc="moved.nc:nuts", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
-    same(summary(mcmc="moved.nc:nuts", fiducial="obs_id", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
+    same(score_files(mcmc="moved.nc:nuts", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
+    same(score_files(mcmc="moved.nc:nuts", fiducial="obs_id", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
     xarray.Dataset({"Om": ("fiducial", y[:, 0]), "b": (("fiducial", "k"), y[:, 1:])}, {"k": ["s8", "h"]}).to_netcdf(
         "truths.nc", engine="h5netcdf"
     )
-    same(summary("truths.nc", mcmc="chains.nc"), mb.score(y, {"mcmc": s}, metrics=METRICS))
-    refused(["moved.nc", "posterior"], mcmc="moved.nc")
-    refused(["chains.nc", "'galaxy'", "chain"], mcmc="chains.nc", fiducial="galaxy")
+    same(score_files("truths.nc", mcmc="chains.nc"), mb.score(y, {"mcmc": s}, metrics=METRICS))
+    refused(["moved.nc", "posterior"], score_files, mcmc="moved.nc")
+    refused(["chains.nc", "'galaxy'", "chain"], score_files, mcmc="chains.nc", fiducial="galaxy")
     data.rename(fiducial="galaxy").to_netcdf("named.nc", group="posterior", engine="h5netcdf")
-    refused(["named.nc", "obs_id", "galaxy"], mcmc="named.nc")
-    same(summary(mcmc="named.nc", fiducial="galaxy", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
+    refused(["named.nc", "obs_id", "galaxy"], score_files, mcmc="named.nc")
+    same(score_files(mcmc="named.nc", fiducial="galaxy", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
     data.drop_vars("lp").rename(draw="step").to_netcdf("steps.nc", group="posterior", engine="h5netcdf")
-    refused(["steps.nc", "'Om'", "draw"], mcmc="steps.nc")
+    refused(["steps.nc", "'Om'", "draw"], score_files, mcmc="steps.nc")
 
 
 def test_arviz_writes_what_is_read(arrays):
@@ -232,7 +201,7 @@ def test_arviz_writes_what_is_read(arrays):
         values = s.reshape(L, 2, S // 2, 3).transpose(1, 2, 0, 3)
         arviz.from_dict(posterior={"y": values}, dims={"y": ["observation", "k"]}).to_netcdf("chains.nc")
     np.save("truths.npy", y)
-    same(summary(mcmc="chains.nc"), mb.score(y, {"mcmc": s}, metrics=METRICS))
+    same(score_files(mcmc="chains.nc"), mb.score(y, {"mcmc": s}, metrics=METRICS))
 
 
 @pytest.mark.parametrize("module", ["xarray", "safetensors", "h5py"])
@@ -241,7 +210,7 @@ def test_what_is_not_installed_is_named(arrays, monkeypatch, module):
     np.save("truths.npy", arrays[0])
     Path(f"a.{suffix}").write_bytes(b"")
     monkeypatch.setitem(sys.modules, module, None)
-    refused([f"a.{suffix}", module, "pip install"], npe=f"a.{suffix}")
+    refused([f"a.{suffix}", module, "pip install"], score_files, npe=f"a.{suffix}")
 
 
 def test_layout():
@@ -249,25 +218,25 @@ def test_layout():
     y, s = rng.normal(size=(20, 2)), rng.normal(size=(20, 20, 2))
     np.save("truths.npy", y)
     np.save("s.npy", s)
-    refused(["s.npy", "(20, 20, 2)", "--layout LSd", "--layout SLd"], npe="s.npy")
-    same(summary(npe="s.npy", layout="LSd"), mb.score(y, {"npe": s}, metrics=METRICS, layout="LSd"))
-    same(summary(npe="s.npy", layout="SLd"), mb.score(y, {"npe": s}, metrics=METRICS, layout="SLd"))
-    refused(["layout='dLS'", "LSd, SLd"], npe="s.npy", layout="dLS")
+    refused(["s.npy", "(20, 20, 2)", "--layout LSd", "--layout SLd"], score_files, npe="s.npy")
+    same(score_files(npe="s.npy", layout="LSd"), mb.score(y, {"npe": s}, metrics=METRICS, layout="LSd"))
+    same(score_files(npe="s.npy", layout="SLd"), mb.score(y, {"npe": s}, metrics=METRICS, layout="SLd"))
+    refused(["layout='dLS'", "LSd, SLd"], score_files, npe="s.npy", layout="dLS")
     np.save("s.npy", s[:, :7])
-    refused(["s.npy", "(20, 7, 2)", "7 fiducials"], npe="s.npy", layout="SLd")
+    refused(["s.npy", "(20, 7, 2)", "7 fiducials"], score_files, npe="s.npy", layout="SLd")
     np.save("s.npy", s[:19, :7])
-    refused(["s.npy", "(19, 7, 2)", "20 fiducials"], npe="s.npy")
+    refused(["s.npy", "(19, 7, 2)", "20 fiducials"], score_files, npe="s.npy")
     np.save("s.npy", s[:, :7, :1])
-    refused(["s.npy", "(20, 7, 1)", "(2,)"], npe="s.npy")
+    refused(["s.npy", "(20, 7, 1)", "(2,)"], score_files, npe="s.npy")
     np.save("truths.npy", y[:, 0])
-    same(summary(npe="s.npy"), mb.score(y[:, :1], {"npe": s[:, :7, :1]}, metrics=METRICS))
+    same(score_files(npe="s.npy"), mb.score(y[:, :1], {"npe": s[:, :7, :1]}, metrics=METRICS))
     np.save("s.npy", s[:, :7, 0])
-    same(summary(npe="s.npy"), mb.score(y[:, 0], {"npe": s[:, :7, 0]}, metrics=METRICS))
+    same(score_files(npe="s.npy"), mb.score(y[:, 0], {"npe": s[:, :7, 0]}, metrics=METRICS))
     # Events of any shape, integers.
     images, ones = rng.integers(9, size=(20, 2, 3)), rng.integers(9, size=(20, 5, 2, 3))
     np.save("truths.npy", images)
     np.save("s.npy", ones.swapaxes(0, 1))
-    same(summary(npe="s.npy"), mb.score(images, {"npe": ones}, metrics=METRICS))
+    same(score_files(npe="s.npy"), mb.score(images, {"npe": ones}, metrics=METRICS))
 
 
 def test_bad_values_and_files_are_named(arrays):
@@ -276,24 +245,24 @@ def test_bad_values_and_files_are_named(arrays):
     broken = s.copy()
     broken[31, 5, 1] = np.nan
     np.save("s.npy", broken)
-    refused(["s.npy", "nan", "fiducial 31", "sample 5"], npe="s.npy")
+    refused(["s.npy", "nan", "fiducial 31", "sample 5"], score_files, npe="s.npy")
     broken = y.copy()
     broken[3, 1] = np.inf
     np.save("bad.npy", broken)
-    refused(["bad.npy", "inf", "(3, 1)"], "bad.npy", npe="s.npy")
+    refused(["bad.npy", "inf", "(3, 1)"], score_files, "bad.npy", npe="s.npy")
     np.save("text.npy", np.full((L, S, 3), "a"))
-    refused(["text.npy", "<U1"], npe="text.npy")
-    refused(["nothing.npy"], npe="nothing.npy")
+    refused(["text.npy", "<U1"], score_files, npe="text.npy")
+    refused(["nothing.npy"], score_files, npe="nothing.npy")
     Path("s.xlsx").write_text("")
-    refused(["s.xlsx", ".npy", ".nc"], npe="s.xlsx")
+    refused(["s.xlsx", ".npy", ".nc"], score_files, npe="s.xlsx")
     for suffix in ("npy", "npz", "csv", "parquet", "pt", "safetensors", "h5", "nc"):
         Path(f"junk.{suffix}").write_bytes(b"not what it says")
-        refused([f"junk.{suffix}"], npe=f"junk.{suffix}")
+        refused([f"junk.{suffix}"], score_files, npe=f"junk.{suffix}")
     np.save("x.npy", y[:-1])
     np.save("s.npy", s)
-    refused(["x.npy", "(39, 3)", "40 truths"], npe="s.npy", x="x.npy")
-    same(summary(npe="s.npy", x="truths.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
-    refused("no candidates")
+    refused(["x.npy", "(39, 3)", "40 truths"], score_files, npe="s.npy", x="x.npy")
+    same(score_files(npe="s.npy", x="truths.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
+    refused("no candidates", score_files)
 
 
 class Malicious:
@@ -312,10 +281,10 @@ def test_pickles_are_never_executed(arrays):
     for name in ("raw.npy", "raw.pt", "raw.npz", "raw.pkl"):
         Path(name).write_bytes(pickle.dumps(Malicious()))
     for name in ("object.npy", "object.npz", "zip.pt", "old.pt", "raw.npy", "raw.pt", "raw.npz", "raw.pkl"):
-        refused(name, npe=name)
+        refused(name, score_files, npe=name)
         assert not Path("executed").exists()
     for name in ("object.npy", "object.npz", "zip.pt", "old.pt"):
-        refused("never executed", npe=name)
+        refused("never executed", score_files, npe=name)
     pickle.loads(Path("raw.npy").read_bytes())
     assert Path("executed").exists()  # it would have worked
 
@@ -329,13 +298,13 @@ def test_bounds(arrays):
     assert "normalize=task" in reference.summary.note.iloc[0]
     np.save("bounds.npy", np.stack([low, high], axis=1))
     pd.DataFrame({"name": NAMES, "low": low, "high": high}).to_csv("bounds.csv", index=False)
-    same(summary(npe="s.npy", bounds="bounds.npy"), reference)
-    same(summary(npe="s.npy", bounds="bounds.csv", names=NAMES), reference)
-    same(summary(npe="s.npy", bounds=[-5, 5]), mb.score(y, {"npe": s}, metrics=METRICS, bounds=(-5, 5)))
+    same(score_files(npe="s.npy", bounds="bounds.npy"), reference)
+    same(score_files(npe="s.npy", bounds="bounds.csv", names=NAMES), reference)
+    same(score_files(npe="s.npy", bounds=[-5, 5]), mb.score(y, {"npe": s}, metrics=METRICS, bounds=(-5, 5)))
     np.save("bounds.npy", np.stack([low, high]))
-    refused(["bounds.npy", "(2, 3)", "(d, 2)"], npe="s.npy", bounds="bounds.npy")
+    refused(["bounds.npy", "(2, 3)", "(d, 2)"], score_files, npe="s.npy", bounds="bounds.npy")
     pd.DataFrame({"name": NAMES, "max": high}).to_csv("bounds.csv", index=False)
-    refused(["bounds.csv", "low", "max"], npe="s.npy", bounds="bounds.csv")
+    refused(["bounds.csv", "low", "max"], score_files, npe="s.npy", bounds="bounds.csv")
 
 
 def test_different_numbers_of_samples(arrays):
@@ -344,12 +313,12 @@ def test_different_numbers_of_samples(arrays):
     np.save("many.npy", s)
     np.save("few.npy", s[:, :7])
     files = {"many": "many.npy", "few": "few.npy"}
-    rows = summary(**files).summary.query("metric == 'mira'").set_index("candidate")
+    rows = score_files(**files).summary.query("metric == 'mira'").set_index("candidate")
     assert rows.expected.tolist() == [pytest.approx((2 * n + 1) / (3 * (n + 1))) for n in (S, 7)]
     assert "S = 24" in rows.note["many"]
     assert "S = 7" in rows.note["few"]
     picks = np.arange(7) * S // 7
-    thinned = summary(thin=True, **files)
+    thinned = score_files(thin=True, **files)
     same(thinned, mb.score(y, {"many": s[:, picks], "few": s[:, :7]}, metrics=METRICS))
     assert "S =" not in thinned.summary.note.iloc[0]
 

@@ -3,14 +3,12 @@ r"""A user's prior and simulator as a task, in Python and from a file."""
 import pickle
 import re
 import shlex
-import sys
 import textwrap
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hydra.core.global_hydra import GlobalHydra
 from scipy import stats
 from torch import distributions as td
 
@@ -252,14 +250,6 @@ def test_any_posterior_is_a_candidate(tmp_path):
     assert sigmas["narrow"] < -4
     with pytest.raises(mb.UsageError, match="without sample"):
         Given(3)
-
-
-@pytest.fixture
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 SIM = """

@@ -51,6 +51,19 @@ def test_the_catalogue_is_one():
     assert all(isinstance(metric, mb.Metric) for metric in known.values())
 
 
+def test_what_is_to_be_known_about_samples_stands_where_a_metric_has_room(rng):
+    class Roomy(Spread):
+        remarks = True
+
+    truths = rng.normal(size=(30, 1))
+    samples = {"few": rng.normal(size=(30, 10, 1)), "many": rng.normal(size=(30, 20, 1))}
+    metrics = {"a": mb.Mira(regions=5), "b": Roomy(), "c": Spread()}
+    notes = mb.score(truths, samples, metrics=metrics).summary.groupby("metric")["note"].agg(list)
+    assert all(f"; S = {count}" in note for note, count in zip(notes["a"], (10, 20), strict=True))
+    assert notes["b"] == ["S = 10", "S = 20"]
+    assert notes["c"] == ["", ""]
+
+
 def test_names_and_objects_in_one_list():
     result = run(["mira", Spread()])
     assert result.metrics == ["mira", "spread"]

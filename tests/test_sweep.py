@@ -14,7 +14,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from hydra import compose, initialize_config_module
-from hydra.core.global_hydra import GlobalHydra
 from mira_bench.tasks.gaussian import Conjugate
 from omegaconf import OmegaConf
 from rich.console import Console
@@ -30,16 +29,10 @@ from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
 from mira_bench.sweeps.watch import Watch
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 @pytest.fixture

@@ -86,9 +86,9 @@ def _without_weights(content: Content, parameters: Sequence[str], of: str) -> Co
     r"""Refuses weights that differ, and leaves out those that do not; a parameter may have such a name.
 
     Arguments:
-        content: The file.
+        content: What was read from a file of samples or truths.
         parameters: The names of what is known to be a parameter.
-        of: What has weights.
+        of: What the weights would belong to, for the error: samples or fiducials.
     """
     unknown = [name for name in content.weights if name not in parameters]
     if unknown:
@@ -107,7 +107,7 @@ def read_truths(source: str, *, names: Sequence[str] | None = None, fiducial: st
     r"""Reads truths $(L, *event)$ into memory.
 
     Arguments:
-        source: The file, or `file:key`.
+        source: The path of the file, with `:key` behind it where a file holds several arrays.
         names: The parameters to take, where the file names them.
         fiducial: The column or dimension of the fiducials; by default `fiducial`, `observation` or `obs_id`.
     """
@@ -183,7 +183,7 @@ def read_samples(
     r"""Opens the samples of a candidate as $(L, S, *event)$, to be read in blocks of fiducials.
 
     Arguments:
-        source: The file, or `file:key`.
+        source: The path of the file, with `:key` behind it where a file holds several arrays.
         truths: The truths, which fix the number of fiducials and the event.
         names: The parameters to take, where the file names them; by default those that the truths name.
         layout: `"LSd"` or `"SLd"`, for files that do not say it; by default it is recognized by the number of truths.
@@ -306,9 +306,9 @@ def _read_bounds(bounds: Any, names: Sequence[str] | None, dim: int, reordered: 
     r"""Returns `(low, high)` from two numbers or from a file with a row `low, high` per dimension.
 
     Arguments:
-        bounds: The numbers, or the file.
+        bounds: Two numbers `(low, high)`, or the path of a file.
         names: The names of the parameters, if they are known.
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
         reordered: Whether the parameters are in another order than in the truths' file.
     """
     if bounds is None:

@@ -333,7 +333,7 @@ def read_file(source: str, fiducial: str | None, sampled: bool, names: Sequence[
     r"""Opens a file of any format.
 
     Arguments:
-        source: The file, or `file:key`.
+        source: The path of the file, with `:key` behind it where a file holds several arrays.
         fiducial: The column or dimension of the fiducials; by default `fiducial`, `observation` or `obs_id`.
         sampled: Whether the file holds samples, or one entry per fiducial.
         names: The parameters that will be taken, if the user says which.

@@ -245,7 +245,7 @@ def take_fingerprint(thing: Any, name: str) -> Fingerprint:
     r"""Returns what identifies a thing, and the code and the files that it is made of.
 
     Arguments:
-        thing: The thing.
+        thing: What is to be identified: an object, a class or a function.
         name: What to call it in an error.
     """
 

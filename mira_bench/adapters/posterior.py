@@ -26,7 +26,7 @@ def draw(posterior: Any, x: Array, samples: int, *, seed: int = 0) -> NDArray[np
             function of `(x, count)` that returns `count` samples for each of the observations, $(L, S, *event)$.
         x: The observations, with shape $(L, *data)$.
         samples: The number of samples per observation $S$.
-        seed: The seed.
+        seed: The seed: the same one gives the same samples.
 
     Example:
         >>> noise = np.random.default_rng(0)

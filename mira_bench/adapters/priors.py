@@ -21,7 +21,7 @@ class GivenPrior:
     r"""What a task needs to know of a prior.
 
     Arguments:
-        given: What the user gave.
+        given: The prior as the user gave it.
         sample: Returns draws $(n, d)$ for a number and a generator.
         log_prob: Returns the log-density of points $(n, d)$, if there is one.
         support: The bounds, infinite where there are none, if they are known.

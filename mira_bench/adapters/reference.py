@@ -16,7 +16,7 @@ class ReferencePosteriors(NamedTuple):
     r"""Samples of exact or reference posteriors.
 
     Arguments:
-        fiducials: The truths and observations.
+        fiducials: The truths and the observations whose posteriors these are.
         draws: The samples, with shape $(L, S, *event)$, evidences and diagnostics where there are any.
         provenance: The task, its version, the seed, the version of the package and the date.
     """

@@ -209,7 +209,10 @@ def _rowwise(simulator: Callable[..., Any], style: Style, prior: GivenPrior, kep
     r"""Whether the data of some rows of a batch stay the same, with the same noise, when all the others change.
 
     Arguments:
-        kept: The rows that stay, given one of them.
+        simulator: The user's function.
+        style: How it is called.
+        prior: The prior that parameters are drawn from.
+        kept: A function that returns the rows that stay, given one of them.
     """
     try:
         for row in range(KEPT):

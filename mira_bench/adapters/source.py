@@ -37,11 +37,11 @@ class Source:
     r"""A file of the user that was run.
 
     Arguments:
-        path: The file.
-        module: What it defined.
+        path: The path of the file.
+        module: The module that running the file made.
         texts: The texts of the file and its helpers as they ran, by their path in the file's folder.
         reads: The hashes of the data files that were read meanwhile, by path.
-        token: Names this run of the file.
+        token: Tells this run of the file from others.
     """
 
     path: str
@@ -83,7 +83,7 @@ def load_source(path: str, what: str) -> Source:
     r"""Runs a Python file of the user.
 
     Arguments:
-        path: The file.
+        path: The path of the file.
         what: What asks for it, for errors.
     """
 
@@ -126,7 +126,7 @@ class _Room:
     r"""A package of modules that only one file of the user, and its helpers, can see.
 
     Arguments:
-        folder: Where they stand.
+        folder: The folder of the modules.
         texts: Their texts by path in the folder; those that are not given are read from there.
     """
 

@@ -98,8 +98,8 @@ def _run(
     r"""Does a run or a study.
 
     Arguments:
-        cfg: The config.
-        out: The folder.
+        cfg: The config of the run.
+        out: The folder in which the run leaves its results.
         task_name: The name of the task.
         overrides: What was given on the command line.
         fresh: Whether the folder must be a new one.

@@ -121,12 +121,12 @@ def score_files(
     included.
 
     Arguments:
-        files: The files.
-        metrics: The metrics by name.
-        out: The folder.
+        files: The files of truths and samples.
+        metrics: The metrics that look at the files, by name.
+        out: The folder in which the results are left.
         settings: What `config.yaml` is to say.
         task: The name of the task.
-        seed: The seed.
+        seed: The seed of centers, ties and tests.
         rank_by: The rule of the ranking.
         fresh: Whether the folder must be a new one.
         facts: What identifies the files, if that is known already; see `settings.Prepared.facts`.

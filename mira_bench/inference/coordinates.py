@@ -20,7 +20,7 @@ def support(task: Any, y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDA
     parameters that never leave them.
 
     Arguments:
-        task: The task.
+        task: The task whose prior it is.
         y: Draws of the prior, with shape $(n, d)$.
     """
 
@@ -43,7 +43,7 @@ class Standard:
 
     Arguments:
         mean: The mean of each entry, or of all entries of an image.
-        scale: The standard deviations.
+        scale: The standard deviation of each entry, or of all entries of an image.
     """
 
     mean: NDArray[np.float64]
@@ -70,9 +70,9 @@ class Coordinates:
 
     Arguments:
         low: The lower bounds, with shape $(d,)$, infinite where there are none.
-        high: The upper bounds.
-        mean: The mean of the unbounded coordinates.
-        scale: Their standard deviations.
+        high: The upper bounds, with shape $(d,)$, infinite where there are none.
+        mean: The mean of the unbounded coordinates, with shape $(d,)$.
+        scale: The standard deviations of the unbounded coordinates, with shape $(d,)$.
     """
 
     low: NDArray[np.float64]

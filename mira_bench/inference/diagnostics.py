@@ -99,7 +99,7 @@ def diagnose(samples: ArrayLike, target: Target | None = None, by: int = 0) -> C
 
     Arguments:
         samples: The chains, with shape $(C, n, d)$, $n \geq 4$.
-        target: What was sampled.
+        target: What was sampled, if its groups and periods are to be taken into account.
         by: The coordinate of a group that gives the order of the groups.
 
     Example:

@@ -70,7 +70,7 @@ class FileCandidate:
     r"""What a Python file of the user defines: `candidates=[mine.py:build]`.
 
     Arguments:
-        file: The file.
+        file: The path of the Python file.
         name: What to take from it: a function `build(task, rng)` that returns a posterior, or a posterior. A process
             calls `build` once in a run.
     """

@@ -101,13 +101,13 @@ def trajectory(
     The map is reversible and keeps volume: from the end with the velocities turned around it leads back to the start.
 
     Arguments:
-        cube: The target.
+        cube: The target in coordinates of the unit cube.
         u: The positions, with shape $(W, d)$.
         v: The velocities, with shape $(W, d)$.
         step: The length of the steps, with shape $(W,)$.
-        mass: The mass matrix.
-        beta: The inverse temperature.
-        leapfrogs: The number of steps.
+        mass: The mass matrix of the dynamics.
+        beta: The inverse temperature $\beta$: the power of the likelihood.
+        leapfrogs: The number of leapfrog steps.
 
     Returns:
         The last positions and velocities, the first and the last log-likelihoods, and which walkers got through.
@@ -138,12 +138,12 @@ def hmc(
     r"""Moves walkers by one trajectory with fresh velocities, accepted or rejected: leaves $L^\beta$ invariant.
 
     Arguments:
-        cube: The target.
+        cube: The target in coordinates of the unit cube.
         u: The positions, with shape $(W, d)$.
-        mass: The mass matrix.
+        mass: The mass matrix of the dynamics.
         step: The length of a leapfrog step; the posterior has width one in the metric of a good mass matrix.
-        rng: The source of randomness.
-        beta: The inverse temperature.
+        rng: The generator of velocities and decisions.
+        beta: The inverse temperature $\beta$: the power of the likelihood.
         leapfrogs: The number of leapfrog steps; one evaluation of the gradient each, and one more.
     """
 

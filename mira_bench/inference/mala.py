@@ -53,8 +53,8 @@ def mala(
 
     Arguments:
         target: The likelihood and the box of its parameters, see `Target`. Periodic coordinates are not joined.
-        rng: The source of randomness.
-        walkers: The number of chains.
+        rng: The generator of all random numbers.
+        walkers: The number of chains that run side by side.
         warmup: The number of draws of each chain that adapt the step and are dropped.
         draws: The number of draws of each chain that are kept.
         step: The first length of a step; it adapts during the warmup.

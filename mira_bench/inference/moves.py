@@ -74,11 +74,11 @@ def relocate(cube: UnitCube, u: Floats, log_likelihood: Floats, rng: np.random.G
     densities at the old and the new place. Leaves $L^\beta$ invariant.
 
     Arguments:
-        cube: The target.
+        cube: The target in coordinates of the unit cube.
         u: The positions, with shape $(W, d)$.
-        log_likelihood: Their log-likelihoods, with shape $(W,)$.
-        rng: The source of randomness.
-        beta: The inverse temperature.
+        log_likelihood: The log-likelihoods at the positions, with shape $(W,)$.
+        rng: The generator of places and decisions.
+        beta: The inverse temperature $\beta$: the power of the likelihood.
     """
 
     assert cube.groups is not None
@@ -112,7 +112,7 @@ def truncated_normal(mean: Floats, deviation: Floats, rng: np.random.Generator) 
     Arguments:
         mean: The means before the cut.
         deviation: The standard deviations before the cut, with the same shape.
-        rng: The source of randomness.
+        rng: The generator of the draws.
     """
 
     # In the lower tail the logarithm of the distribution function is accurate; the upper one is mirrored into it.

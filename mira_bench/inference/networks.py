@@ -32,7 +32,7 @@ class Method:
     r"""A method of sbi.
 
     Arguments:
-        trainer: The class in `sbi.inference`.
+        trainer: The name of the class in `sbi.inference` that trains it.
         argument: What the trainer calls its network.
         builder: The function in `sbi.neural_nets` that describes the network.
         embedding: What the builder calls the network that looks at the data first, if it takes one.

@@ -44,10 +44,11 @@ class Neural:
     simulations.
 
     Arguments:
-        method: `"npe"`, `"nle"`, `"nre"`, `"fmpe"` or `"npse"`.
+        method: What is learned: the posterior by `"npe"`, `"fmpe"` or `"npse"`, the likelihood by `"nle"`, or its ratio
+            to the evidence by `"nre"`.
         estimator: The network, by sbi's name: `"nsf"`, `"maf"`, `"mdn"`, ... for NPE and NLE, `"resnet"`, `"mlp"`,
             `"linear"` for NRE, `"mlp"`, `"ada_mlp"`, `"transformer"` for FMPE and NPSE; each method has a default.
-        budget: The number of simulations.
+        budget: The number of simulations that it learns from.
         coordinates: `"unbounded"`, the logit or logarithm of bounded parameters, so that no density leaks out of the
             prior's support; or `"plain"`, the parameters themselves, of which samples outside the support are rejected,
             as sbi does. Plain ones are easier to learn if posteriors keep away from the bounds, and slow or impossible

@@ -91,9 +91,9 @@ def slice_samples(
     r"""Samples a learned likelihood or ratio times the prior, with sbi's slice sampler: all chains of all observations.
 
     Arguments:
-        method: `"nle"` or `"nre"`.
-        network: The network.
-        x: The observations.
+        method: What the network has learned: a likelihood (`"nle"`) or a ratio (`"nre"`).
+        network: The trained network of sbi.
+        x: The observations, with shape $(L, *data)$.
         count: The number of samples per observation.
         prior: The log-density of the prior at points $(n, d)$, with shape $(n,)$.
         starts: Draws of the prior, with shape $(n, d)$, among which chains find their first places.

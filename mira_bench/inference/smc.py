@@ -72,8 +72,8 @@ def smc(
 
     Arguments:
         target: The likelihood and the box of its parameters, see `Target`.
-        rng: The source of randomness.
-        particles: The number of particles.
+        rng: The generator of all random numbers.
+        particles: The number of particles that follow the tempering.
         chains: The number of chains, at most that of particles.
         warmup: The number of draws of each chain that adapt the step and are dropped.
         draws: The number of draws of each chain that are kept.

@@ -51,7 +51,8 @@ def tarp(
         seed: The seed of centers, ties, bootstrap and test.
         normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         distance: The distance, as in `mira`.
-        centers: The reference points, as in `mira`: `"uniform"`, `"prior"`, `"x(w)"`, an array, ...
+        centers: The centers of the balls, which the paper of TARP calls reference points, as in `mira`: `"uniform"`,
+            `"prior"`, `"x(w)"`, an array, ...
         x: The observations, with shape $(L, *data)$, for `centers="x(w)"`.
         bounds: The range `(low, high)` that `normalize="task"` uses.
         confidence: The level of the band.

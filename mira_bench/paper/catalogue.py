@@ -44,12 +44,12 @@ class Item:
     r"""A table or a figure.
 
     Arguments:
-        id: Its name here.
-        where: Its place in the paper.
-        title: What it shows.
-        cost: How long it takes, roughly.
-        missing: Why it cannot be made, if it cannot.
-        made: The last result, if there is one.
+        id: What it is called on the command line and in `results/paper`.
+        where: The table or figure of the paper that it is.
+        title: What the table or figure shows.
+        cost: How long it takes to make it, roughly.
+        missing: Why it cannot be made here, if it cannot.
+        made: What the last time that it was made gave, if there is one.
     """
 
     id: str

@@ -32,7 +32,7 @@ class Printed:
     r"""One number of the paper.
 
     Arguments:
-        value: What is printed.
+        value: The number that is printed.
         error: The printed error, if there is one.
         below: Whether it stands for anything smaller (a number that was rounded to zero).
     """
@@ -59,7 +59,7 @@ class Measured:
 
     Arguments:
         value: The value, averaged over repeats.
-        error: Its standard error.
+        error: The standard error of the value.
         single: The standard error of a single run.
         expected: What a perfect candidate would get.
         fiducials: The number of fiducials of a run.

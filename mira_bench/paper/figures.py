@@ -53,7 +53,7 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     The kind of a column is what is before the first comma of its name: variants of a number share a panel.
 
     Arguments:
-        table: The table of `compare`.
+        table: The table that `mira_bench.paper.compare.compare` returns.
         look: `x`, which of `rows` and `columns` is on the horizontal axis; `label` and `series`, what they are called;
             `title`.
     """

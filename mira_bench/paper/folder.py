@@ -108,10 +108,10 @@ def write_item(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Pa
     r"""Writes the table, the figures and the notes of an item, prints the table, and returns it.
 
     Arguments:
-        item: The id.
+        item: The id of the item.
         paper: The section `paper` of its config.
         runs: The runs of its study, whose `provenance.json` is in the folder.
-        out: The folder.
+        out: The folder of the item.
     """
 
     table = compare(paper, runs)

@@ -34,7 +34,7 @@ def corner(samples: NDArray, truth: NDArray, names: Sequence[str], title: str) -
         samples: The samples, with shape $(S, d)$.
         truth: The truth, with shape $(d,)$.
         names: The names of the parameters.
-        title: What is shown.
+        title: The title above the figure.
     """
 
     free = np.flatnonzero(np.ptp(samples, axis=0) > 0)

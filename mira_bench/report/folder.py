@@ -27,9 +27,9 @@ def logging_to(folder: Path, *, fresh: bool = False, held: Sequence[logging.LogR
     r"""Opens the folder of a run, without what an earlier one left there, and keeps the log in its `log.txt`.
 
     Arguments:
-        folder: The folder.
+        folder: The folder of the run.
         fresh: Whether it must be a new one; it gets another name if there is one of this name.
-        held: What was logged before.
+        held: The records of what was logged before there was a folder.
 
     Yields:
         The folder.
@@ -102,10 +102,10 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: M
     r"""Writes tables, figures and `provenance.json`, and prints the ranking, warnings and failures.
 
     Arguments:
-        result: The result.
+        result: What the run gave.
         folder: The folder of the run, which is open.
         task: The name of the task.
-        seconds: The time that it took.
+        seconds: The time that the run took.
         facts: What else `provenance.json` is to say.
     """
 

@@ -17,12 +17,12 @@ import itertools
 import json
 import os
 import re
-import secrets
 from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
+from ..writing import appearing
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -79,8 +79,8 @@ def open_folder(folder: Path, besides: Container[str] = ()) -> None:
     r"""Removes what an earlier run left in a folder, and begins the list of what this one writes.
 
     Arguments:
-        folder: The folder.
-        besides: Files that stay.
+        folder: The folder of the run.
+        besides: The names of files that stay.
     """
 
     clear(folder, besides)
@@ -91,8 +91,8 @@ def announce(folder: Path, *names: str) -> None:
     r"""Puts files on the list of a folder that is open, before they are written.
 
     Arguments:
-        folder: The folder.
-        names: The files by their path in it.
+        folder: The folder of the run.
+        names: The files that will be written, by their path in the folder.
     """
 
     if (folder / JOURNAL).exists():
@@ -112,8 +112,8 @@ def clear(folder: Path, besides: Container[str] = ()) -> None:
     r"""Removes what runs wrote into a folder, and the folders in it that are empty then.
 
     Arguments:
-        folder: The folder.
-        besides: Files that stay.
+        folder: The folder of the run.
+        besides: The names of files that stay.
     """
 
     facts = read_facts(folder)
@@ -198,16 +198,13 @@ def copy_code(folder: Path, texts: Mapping[str, bytes]) -> dict[str, str]:
 
 
 def write_json(path: Path, facts: Mapping[str, Any]) -> None:
-    r"""Writes a file that appears complete or not at all."""
+    r"""Writes a file of JSON, which appears complete or not at all."""
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    text = json.dumps(facts, indent=2) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
+        with appearing(path) as file:
+            file.write(text.encode())
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise UsageError(f"{path} cannot be written: {error}") from error
 
 
@@ -217,7 +214,7 @@ def resolved(cfg: "DictConfig", besides: Iterable[str] = ()) -> dict[str, Any]:
     What nobody can resolve, in a key that nobody uses perhaps, stays as it is written.
 
     Arguments:
-        cfg: The config.
+        cfg: The config of the run.
         besides: Keys of the top level that are left out.
     """
 

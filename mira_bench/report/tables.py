@@ -69,7 +69,7 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
     r"""Returns the ranking as people read it: numbers with their errors, as text.
 
     Arguments:
-        ranking: The ranking.
+        ranking: The ranking, as `Result.ranking` has it.
         more: The titles of further columns, by name.
     """
 

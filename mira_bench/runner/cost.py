@@ -55,10 +55,10 @@ def estimate(
     is stored.
 
     Arguments:
-        task: The task.
-        candidates: The candidates by name.
-        settings: Those of the run.
-        report: Is told what is being timed, a line at a time.
+        task: The task that fiducials are simulated from.
+        candidates: The candidates that are sampled and scored, by name.
+        settings: The settings of the run.
+        report: A function that is told what is being timed, a line at a time.
     """
 
     settings.check_device()

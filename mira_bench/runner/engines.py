@@ -155,10 +155,10 @@ class Engine:
         If a process dies, names go on one at a time, to find the one that it died of.
 
         Arguments:
-            function: The unit of work.
+            function: The unit of work: a function that is called in a worker process.
             calls: Returns the calls of some names that are still to be made.
-            names: All names.
-            doing: What they do, for the log.
+            names: The names of all whose units are to be done, such as candidates.
+            doing: What the units do, in a word for the log.
 
         Yields:
             What the function returns; `Died` for a name whose unit kills its process.

@@ -16,6 +16,8 @@ from rich.progress import Progress as Bars
 from rich.progress import Task as Bar
 from rich.text import Text
 
+from ..durations import clock
+
 _watcher: ContextVar[Callable[[float], None] | None] = ContextVar("watcher", default=None)
 
 
@@ -46,13 +48,7 @@ class _Time(TextColumn):
         left = task.fields.get("left")
         elapsed = task.finished_time if task.finished else task.elapsed
         seconds, word = (elapsed, "") if task.finished or left is None else (left, " left")
-        return Text("" if seconds is None else f"{_clock(seconds)}{word}")
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        return Text("" if seconds is None else f"{clock(seconds)}{word}")
 
 
 EVERYTHING = "all"
@@ -64,7 +60,7 @@ class Progress:
     r"""A context that shows how far a run is, if it is enabled.
 
     Arguments:
-        enabled: Whether to show anything.
+        enabled: Whether bars or lines are shown.
         workers: How many work at a time: the time left is that of the work left, shared by them.
     """
 
@@ -114,10 +110,10 @@ class Progress:
         r"""Moves a bar by `count` fiducials.
 
         Arguments:
-            name: Whose.
-            count: How many.
-            seconds: How long they kept a worker busy; zero if they were in the store, by default the time since the
-                last call.
+            name: The name of the bar that moves.
+            count: The number of fiducials that were finished.
+            seconds: How long these fiducials kept a worker busy; zero if they were in the store, by default the time
+                since the last call.
         """
         if name not in self._total:  # a pass that nobody asked to see
             return
@@ -143,7 +139,7 @@ class Progress:
                 self._bars.update(self._ids[EVERYTHING], left=everything)  # type: ignore[arg-type]
         elif self._lines and now - self._said > QUIET:
             self._said = now
-            rest = f"about {_clock(everything)} left for all"
+            rest = f"about {clock(everything)} left for all"
             print(f"{name}: {self._done[name]} of {self._total[name]}; {rest}", file=sys.stderr)
 
     def _open(self) -> list[str]:
@@ -182,7 +178,7 @@ class Progress:
         r"""Which networks are being trained, and how many are done, in a line."""
         count = sum(name.startswith("fit ") for name in self._total)
         now = ", ".join(f"{name} ({far})" for name, far in self._unfinished.items() if far) or "..."
-        elapsed = _clock(time.monotonic() - self._begun)
+        elapsed = clock(time.monotonic() - self._begun)
         return f"training: {now}; {count - len(self._unfinished)} of {count} done, {elapsed}"
 
     def trained(self, name: str, failed: bool = False) -> None:

@@ -106,8 +106,8 @@ def run(task: Task, candidates: Mapping[str, Candidate], **settings: Any) -> Res
     r"""Simulates fiducials, samples the candidates, scores and ranks them.
 
     Arguments:
-        task: The task.
-        candidates: The candidates by name.
+        task: The task that fiducials are simulated from.
+        candidates: The candidates that are sampled and scored, by name.
         settings: How: `fiducials`, `samples`, `seed`, `metrics`, `store`, `workers` and so on; see `Settings`.
     """
 

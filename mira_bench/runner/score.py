@@ -162,7 +162,9 @@ def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
 def _with_remarks(one: Standing, remarks: Sequence[str], metrics: Mapping[str, Metric]) -> Standing:
     r"""Appends what is to be known about a candidate's samples to the rows of the metrics that have room for it."""
     scores = {
-        key: dataclasses.replace(row, note="; ".join([row.note, *remarks])) if metrics[key].remarks else row
+        key: dataclasses.replace(row, note="; ".join(filter(None, [row.note, *remarks])))
+        if metrics[key].remarks
+        else row
         for key, row in one.scores.items()
     }
     return dataclasses.replace(one, scores=scores)

@@ -44,7 +44,7 @@ class Settings:
         metrics: Names of metrics and metrics of your own in a list, or metrics by name; by default those of
             `mira_bench.metrics.DEFAULT`.
         rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking.tiers`.
-        workers: The number of processes.
+        workers: The number of processes that work at a time.
         backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.runner.engines`.
         address: The address of a Dask scheduler.
         device: Where ranks are computed, e.g. `"cuda"`; by default on the CPU.
@@ -119,10 +119,10 @@ class Identity:
     r"""What identifies the parts of a run in the store: taken once, when it begins, from the code that runs.
 
     Arguments:
-        task: That of the task.
-        candidates: Those of the candidates by name.
-        trainers: Those of the trainings by candidate.
-        metrics: Those of the metrics by name.
+        task: What identifies the task, as plain JSON.
+        candidates: What identifies each candidate, by name.
+        trainers: What identifies the training of each candidate, by name.
+        metrics: What identifies each metric, by name.
         code: The hashes of the user's functions, which must be the same in workers.
         files: The hashes of the user's files by path.
     """

@@ -7,7 +7,6 @@ write the same one. Files appear by a rename, complete or not at all.
 
 __all__ = ["Entry", "Header", "Store"]
 
-import contextlib
 import dataclasses
 import hashlib
 import io
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import UsageError
+from ..writing import appearing
 
 log = logging.getLogger("mira_bench")
 
@@ -39,7 +39,7 @@ class Header:
     Arguments:
         made: When it was made, in seconds since 1970.
         seconds: How long that took, if it is known.
-        facts: What else was told of it.
+        facts: What else was told of the block when it was written.
     """
 
     made: float
@@ -129,7 +129,7 @@ class Store:
 
         Arguments:
             spec: All that determines the content.
-            arrays: The content.
+            arrays: The arrays that the block holds, by name.
             seconds: How long it took to make it.
             facts: What else to keep about it, as plain JSON: `reads`, the hashes of the files that it depends on.
         """
@@ -142,18 +142,11 @@ class Store:
         header = {"format": 2, "sha256": hashlib.sha256(payload).hexdigest(), "spec": dict(spec)}
         header |= {"made": time.time(), "seconds": seconds, "facts": facts}
         path = self._path(spec)
-        temporary = path.with_name(f".{path.stem}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
+            with appearing(path, lasting=True) as file:
                 file.write(json.dumps(header).encode() + b"\n")
                 file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
             raise UsageError(f"the store {self.root} cannot be written: {error}") from error
 
     def entries(self) -> Iterator[Entry]:

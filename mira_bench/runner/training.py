@@ -46,7 +46,7 @@ class Training:
     r"""One training of a candidate.
 
     Arguments:
-        method: The name of the candidate.
+        method: The name of the candidate that is trained.
         seed: The number of the training, from zero.
     """
 
@@ -171,9 +171,9 @@ def fit_all(
     r"""Fits the candidates that learn; returns their states, failures, and seconds.
 
     Arguments:
-        setup: The run.
-        engine: Where trainings run.
-        progress: The bars.
+        setup: What the run is made of.
+        engine: Where the trainings run.
+        progress: The bars that show how far the trainings are.
     """
 
     states: dict[str, State] = {}

@@ -73,12 +73,12 @@ class Collected:
     r"""A run that was found on disk.
 
     Arguments:
-        folder: Where it is.
-        config: Its config, resolved.
-        facts: Its `provenance.json`.
-        summary: Its `summary.csv`.
-        ranking: Its `ranking.csv`.
-        job: Its `job.json`, if it belongs to a sweep.
+        folder: The folder of the run.
+        config: The config of the run, with the values of what is interpolated.
+        facts: The content of its `provenance.json`.
+        summary: The table `summary.csv`.
+        ranking: The table `ranking.csv`.
+        job: The content of its `job.json`, if it belongs to a sweep.
     """
 
     folder: Path
@@ -330,7 +330,7 @@ class Comparable:
 
     Arguments:
         label: The task, and what tells this group from others of the same task.
-        runs: The runs.
+        runs: The runs that share the leaderboard.
     """
 
     label: str
@@ -402,7 +402,7 @@ def group_runs(runs: Sequence[Collected], by: Sequence[str] = ()) -> list[Compar
     r"""Sorts runs into groups that can be compared.
 
     Arguments:
-        runs: The runs.
+        runs: The runs that were found.
         by: Further keys of the config that separate leaderboards, e.g. `budget`.
     """
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..adapters.identity import describe
 from ..config import Asked, asked
+from ..durations import rough
 from ..errors import RunError
 from ..runner.cost import Estimate, estimate
 from ..runner.setup import Setup
@@ -29,11 +30,11 @@ def dry_run(cfg: "DictConfig", task_name: str) -> int:
     cost = estimate(*asked(cfg, task_name), report=say)
     print(f"{task_name}: {cfg.fiducials} fiducials, {cfg.samples} samples, {cfg.workers} worker(s)")
     for name, one in cost.trainings.items():
-        what = f"{_duration(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
-        print(f"  train {name:<14} {what}about {_duration(one.training)} of training ({one.note})")
+        what = f"{rough(one.simulating)} for {one.simulations} simulations, " if one.simulations else ""
+        print(f"  train {name:<14} {what}about {rough(one.training)} of training ({one.note})")
     for name, seconds in cost.seconds.items():
-        print(f"  {name:<20} {_duration(seconds)}")
-    print(f"  whole run            {_duration(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
+        print(f"  {name:<20} {rough(seconds)}")
+    print(f"  whole run            {rough(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
     return 0
 
 
@@ -72,14 +73,14 @@ def dry_sweep(kinds: Sequence[Kind], expected: int) -> int:
                 kept |= {key} - {""}
         spent = cost.total * len(kind.jobs) - spared
         total, saved, disk = total + spent, saved + spared, disk + cost.disk * len(kind.jobs)
-        columns = [_duration(learning) if learning else "-", _duration(cost.total - learning), _duration(spent)]
+        columns = [rough(learning) if learning else "-", rough(cost.total - learning), rough(spent)]
         times = "".join(f"{column:>12}" for column in columns)
         print(f"{len(kind.jobs):>6}{times}   {kind.label}", flush=True)
     if left:
         where = f", at most {disk / 1e6:.1f} MB in {kinds[0].cfg.store}" if kinds[0].cfg.store is not None else ""
-        print(f"{left:>6}{_duration(total):>36}   in all{where}")
+        print(f"{left:>6}{rough(total):>36}   in all{where}")
     if saved:
-        print(f"{_duration(saved)} are saved by what several jobs share: it is made once and kept in the store.")
+        print(f"{rough(saved)} are saved by what several jobs share: it is made once and kept in the store.")
     return 1 if failed else 0
 
 
@@ -101,9 +102,3 @@ def _parts(cost: Estimate, setup: Setup | None, given: Asked) -> Iterator[tuple[
     for name, seconds in cost.seconds.items():
         key = identity([setup.samples_spec(name, 0), setup.fiducials, scored]) if setup else ""
         yield "scores", key, seconds / cost.parallel
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"

@@ -32,13 +32,13 @@ class Job:
         name: The name of its folder in the sweep.
         overrides: The settings that make it, as on the command line.
         task: The name of the task.
-        fingerprint: The hash of all that makes its result: see `fingerprint`.
-        status: `"missing"`, `"running"`, `"interrupted"`, `"done"` or `"failed"`.
+        fingerprint: The hash of all that makes its result; see `mira_bench.config.job_fingerprint`.
+        status: How far it is: `"missing"`, `"running"`, `"interrupted"`, `"done"` or `"failed"`.
         progress: The part that is done, between 0 and 1.
-        seconds: The time that it took.
-        host: The machine.
-        pid: The process on it.
-        code: The exit code.
+        seconds: The time that it took so far.
+        host: The name of the machine that it runs on.
+        pid: The number of its process on that machine.
+        code: The exit code, once it has ended.
         reason: Why it failed, if it did.
         reads: The hashes of the user's files that its process read on the way, by path.
     """
@@ -78,7 +78,7 @@ class Kind:
         label: The task, and what else is swept.
         task: The name of the task.
         cfg: The config of the first job.
-        jobs: The jobs.
+        jobs: The jobs, which differ in their seed.
         seeds: The seed of each job.
         content: The hashes of what the config stands for, once they are known.
     """

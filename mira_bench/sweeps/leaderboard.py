@@ -225,7 +225,7 @@ def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
     r"""Returns the leaderboard of comparable runs, best candidate first, controls last.
 
     Arguments:
-        group: The runs.
+        group: The runs that share the leaderboard.
         rank_by: The rule, as in `mira_bench.ranking.tiers`.
     """
 

@@ -42,8 +42,8 @@ class Run:
     Arguments:
         setting: What the study varied: the keys of its grid, its `case` if it has any, and `seed`.
         scores: The scores by candidate and metric, without the metrics' own results.
-        metrics: The metrics by name.
-        samples: The number of samples.
+        metrics: The metrics that were computed, by name.
+        samples: The number of samples per fiducial $S$.
     """
 
     setting: dict[str, Any]

@@ -319,9 +319,9 @@ def _read_by_user(opened: Iterable[str], since: float, besides: Iterable[Path]) 
     r"""The hashes of the files that were read, but for ours and for those that were written meanwhile.
 
     Arguments:
-        opened: The files.
-        since: When the job began.
-        besides: Folders that are ours.
+        opened: The paths of the files that were opened.
+        since: The time at which the job began, in seconds since 1970.
+        besides: Folders whose files are the package's own.
     """
     ours = [path.resolve() for path in besides] + [Path(__file__).parents[1].resolve()]
     ours += [ours[-1].parent / part for part in ("configs", "tasks")]  # of a checkout
@@ -368,12 +368,13 @@ def do_job(
     A job that fails, for whatever reason, is a record and an exit code: the others go on.
 
     Arguments:
-        work: Does it, tells the fingerprint of what it does as soon as that is known, and returns the exit code.
+        work: A function that does the job, tells the fingerprint of what it does as soon as that is known, and returns
+            the exit code.
         folder: The folder of the job.
-        out: The folder of its results.
+        out: The folder of the job's results.
         store: The folder of the store, if there is one.
         task: The name of the task.
-        overrides: The settings that make it.
+        overrides: The settings that make the job, as on the command line.
     """
 
     start, since = time.monotonic(), time.time()

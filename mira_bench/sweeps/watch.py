@@ -3,7 +3,7 @@ r"""A live view of a sweep on a terminal; elsewhere one line per job that ends.
 It reads the `job.json` files, so it sees jobs in this process, in others and on other machines alike.
 """
 
-__all__ = ["Watch", "duration"]
+__all__ = ["Watch"]
 
 import sys
 import threading
@@ -18,17 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ..durations import clock
 from .jobs import Job, read_job
 
 SHOWN = 8  # running or failed jobs that are listed; more would flood the screen
-
-
-def duration(seconds: float) -> str:
-    r"""Returns a time as people write it, e.g. 1:05 or 2:03:10."""
-
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class Watch:
@@ -84,7 +77,7 @@ class Watch:
             self._jobs[name] = job
             if job.ended and self._live is None:
                 ended = sum(one.ended for one in self._jobs.values())
-                line = f"[{ended}/{len(self._names)}] {job.status} {name} ({duration(job.seconds)})"
+                line = f"[{ended}/{len(self._names)}] {job.status} {name} ({clock(job.seconds)})"
                 print(f"{line}: {job.reason}" if job.reason else line, file=self._console.file, flush=True)
         self._most = max(self._most, len(self._with("running")))
         if self._live is not None:
@@ -108,9 +101,9 @@ class Watch:
         done, running, failed = (len(self._with(*s)) for s in (["done"], ["running"], ["failed", "interrupted"]))
         before = f" + {self._skipped} before" if self._skipped else ""
         waiting = len(self._names) - done - running - failed
-        times = f"{duration(time.monotonic() - self._start)} so far"
+        times = f"{clock(time.monotonic() - self._start)} so far"
         left = self._left() if running + waiting else None
-        times += "" if left is None else f", about {duration(left)} left"
+        times += "" if left is None else f", about {clock(left)} left"
         return f"{done} done{before}, {running} running, {failed} failed, {waiting} waiting; {times}"
 
     def render(self) -> RenderableType:

@@ -24,7 +24,7 @@ class GaussianLinear(Joint):
     r"""$y \sim \mathcal{N}(0, 0.1 \, I)$ and $x \sim \mathcal{N}(y, 0.1 \, I)$.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
     """
 
     dim: int = 10
@@ -72,7 +72,7 @@ class GaussianLinearUniform(BoxPrior):
     r"""$y \sim \mathcal{U}(-1, 1)^d$ and $x \sim \mathcal{N}(y, 0.1 \, I)$.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
     """
 
     dim: int = 10

@@ -4,15 +4,15 @@ __all__ = ["LotkaVolterra"]
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mira_bench.compiling import compiled
 
-from .priors import LogNormalPrior
+from .priors import LogNormalPrior, LogNormalTarget
 from .sampler import Effort, SampledPosterior
 from .solver import dormand_prince
 
@@ -67,16 +67,4 @@ class LotkaVolterra(LogNormalPrior):
         return (-0.5 * square - seen - math.log(NOISE * math.sqrt(2 * math.pi))).sum(axis=-1)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(LotkaVolterraTarget, Effort())
-
-
-@dataclass(frozen=True)
-class LotkaVolterraTarget:
-    r"""The likelihood of an observation, by the logarithms of the parameters in units of the prior."""
-
-    x: NDArray
-    dim: ClassVar[int] = 4
-
-    def evaluate(self, z: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-        y = LotkaVolterra().from_normal(z)
-        return y, LotkaVolterra().log_likelihood(y, self.x)
+        return SampledPosterior(partial(LogNormalTarget, self), Effort())

@@ -19,7 +19,7 @@ class GaussianMixture(BoxPrior):
     r"""$y \sim \mathcal{U}(-10, 10)^d$ and $x \sim \frac{1}{2} \mathcal{N}(y, I) + \frac{1}{2} \mathcal{N}(y, 0.01 I)$.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
     """
 
     dim: int = 2

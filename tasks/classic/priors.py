@@ -1,8 +1,9 @@
 r"""The priors that several of the tasks share, and how parameters and observations are drawn together."""
 
-__all__ = ["BoxPrior", "LogNormalPrior"]
+__all__ = ["BoxPrior", "LogNormalPrior", "LogNormalTarget"]
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -55,6 +56,10 @@ class LogNormalPrior(Joint):
     location: ClassVar[tuple[float, ...]]  # mu
     scale: ClassVar[tuple[float, ...]]  # sigma
 
+    @abstractmethod
+    def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray:
+        r"""Returns $\log p(x | y)$, for parameters $(n, d)$ and one observation."""
+
     def from_normal(self, z: NDArray) -> NDArray:
         r"""Returns the parameters that stand for points $(n, d)$ of a standard normal law."""
         return np.exp(np.asarray(self.location) + np.asarray(self.scale) * z)
@@ -68,3 +73,24 @@ class LogNormalPrior(Joint):
         z = (log - np.asarray(self.location)) / np.asarray(self.scale)
         density = (-0.5 * z**2 - log - np.log(self.scale) - 0.5 * np.log(2 * np.pi)).sum(axis=-1)
         return np.where(positive, density, -np.inf)
+
+
+@dataclass(frozen=True)
+class LogNormalTarget:
+    r"""The likelihood of an observation, by the logarithms of the parameters in units of the prior.
+
+    Arguments:
+        task: The task, whose prior is log-normal and whose likelihood is known.
+        x: The observation.
+    """
+
+    task: LogNormalPrior
+    x: NDArray
+
+    @property
+    def dim(self) -> int:
+        return len(self.task.location)
+
+    def evaluate(self, z: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
+        y = self.task.from_normal(z)
+        return y, self.task.log_likelihood(y, self.x)

@@ -52,7 +52,7 @@ class NormalTarget(Protocol):
 
 @dataclass(frozen=True)
 class Effort:
-    r"""How much work a reference takes.
+    r"""How much work a reference posterior takes.
 
     Arguments:
         population: The number of points in each stage.
@@ -190,7 +190,15 @@ def _chains(log_weights: Floats, uniforms: Floats) -> NDArray[np.intp]:
 
 
 class Sampled(NamedTuple):
-    r"""Samples of one posterior, $(S, d)$, and what was found on the way."""
+    r"""Samples of one posterior, and what was found on the way.
+
+    Arguments:
+        values: The samples, with shape $(S, d)$.
+        log_evidence: The estimate of the log-evidence.
+        rhat: The largest $\hat R$ of a parameter.
+        ess_bulk: The smallest effective number of draws of a parameter.
+        acceptance: The share of the proposals that were accepted.
+    """
 
     values: Floats
     log_evidence: float
@@ -228,8 +236,8 @@ class SampledPosterior:
     r"""The posterior of a task whose likelihood is known, by the independence sampler.
 
     Arguments:
-        target: Makes the target of an observation.
-        effort: How much work goes into it.
+        target: A function that returns the target of an observation.
+        effort: How much work goes into a posterior.
     """
 
     target: Callable[[Any], NormalTarget]

@@ -1,4 +1,4 @@
-r"""The small references that come with the package."""
+r"""The small reference posteriors that come with the package."""
 
 __all__ = ["reference"]
 

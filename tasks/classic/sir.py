@@ -4,8 +4,8 @@ __all__ = ["Sir"]
 
 import math
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, ClassVar
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from scipy import special
 
 from mira_bench.compiling import compiled
 
-from .priors import LogNormalPrior
+from .priors import LogNormalPrior, LogNormalTarget
 from .sampler import Effort, SampledPosterior
 from .solver import dormand_prince
 
@@ -67,16 +67,4 @@ class Sir(LogNormalPrior):
         return (ways + special.xlogy(x, share) + special.xlog1py(TESTS - x, -share)).sum(axis=-1)
 
     def exact_posterior(self) -> SampledPosterior:
-        return SampledPosterior(SirTarget, Effort())
-
-
-@dataclass(frozen=True)
-class SirTarget:
-    r"""The likelihood of an observation, by the logarithms of the parameters in units of the prior."""
-
-    x: NDArray
-    dim: ClassVar[int] = 2
-
-    def evaluate(self, z: NDArray, rng: np.random.Generator) -> tuple[NDArray, NDArray]:
-        y = Sir().from_normal(z)
-        return y, Sir().log_likelihood(y, self.x)
+        return SampledPosterior(partial(LogNormalTarget, self), Effort())

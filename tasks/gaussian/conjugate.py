@@ -24,7 +24,7 @@ class Conjugate:
     $\mathcal{N}(x | 0, (1 + \sigma^2) I)$.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
         noise: The standard deviation $\sigma$ of the data.
     """
 

@@ -36,9 +36,9 @@ class Sersic:
     with $u$ and $v$ along the major and the minor axis.
 
     Arguments:
-        n: The index.
+        n: The Sérsic index $n$.
         radius: The effective radius $R_e$, in arcsec.
-        q: The axis ratio.
+        q: The axis ratio $q$.
         phi: The angle of the major axis, in radians.
     """
 

@@ -112,8 +112,8 @@ class Likelihood:
     r"""The likelihood of one image under a model: what the samplers need to know.
 
     Arguments:
-        model: The model.
-        data: The image.
+        model: The model of lens and sources.
+        data: The image that is observed.
         exchangeable: Whether its sources can change places.
     """
 
@@ -180,12 +180,12 @@ class LensCandidate:
     r"""The posterior of a lens model, sampled.
 
     Arguments:
-        kind: The lens, `"epl"` or `"sie"`.
-        sources: The number of sources.
+        kind: The model of the lens, `"epl"` or `"sie"`.
+        sources: The number of sources of the model.
         sampler: `"smc"`, tempered SMC and chains, which gives the evidence too; or `"mala"`, as in the paper: from the
             prior, which does not converge, and says so.
-        smc: The arguments of `mira_bench.inference.smc`.
-        mala: The arguments of `mira_bench.inference.mala`.
+        smc: Arguments of `mira_bench.inference.smc`, if that is the sampler.
+        mala: Arguments of `mira_bench.inference.mala`, if that is the sampler.
     """
 
     kind: Literal["epl", "sie"] = "epl"

@@ -21,7 +21,7 @@ class LinearRegression:
     $x = (z, t)$, with shape $(L, 2, \text{points})$.
 
     Arguments:
-        points: The number of points.
+        points: The number of points of the line that are observed.
         slope: The standard deviation of the slope $m$.
         intercept: The standard deviation of the intercept $b$.
         noise: The standard deviation $\sigma$ of the data.

@@ -29,7 +29,7 @@ class Mixture:
     their evidence, which is their density there, and for nothing else.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
         components: The number of components $K$.
         means: The law of the means, `"normal"` or `"uniform"`.
         spread: The standard deviation of the means, or the length of their interval, $s$.
@@ -87,7 +87,7 @@ class SharedSet:
     r"""One set of draws from the shifted mixture, which is the answer to every observation.
 
     Arguments:
-        mixture: The mixture.
+        mixture: The mixture that is drawn from, before the shift.
         shift: What is added to every coordinate.
         seed: The seed of the set, the same one for all blocks of fiducials. Without it every call draws its own: the
             exact posterior is both a control and the reference of two-sample tests, which must not be the same points.

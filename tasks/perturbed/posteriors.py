@@ -96,7 +96,7 @@ class Rotated:
     The posterior is isotropic: about its maximum a rotation changes nothing, about the origin it moves the mean.
 
     Arguments:
-        angle: The angle in degrees.
+        angle: The angle of the rotation, in degrees.
         about: What is rotated about, `"origin"` or `"map"`.
     """
 

@@ -28,7 +28,7 @@ class Unconditional:
     r"""$y_i \sim p$, independent, of mean 0 and variance 1; the observation $x \sim \mathcal{N}(0, 1)$ knows nothing.
 
     Arguments:
-        dim: The number of dimensions.
+        dim: The number of dimensions $d$ of the parameters.
         law: The law $p$ of a coordinate, `"normal"` or `"laplace"`.
     """
 
@@ -129,8 +129,8 @@ class Suppressed:
     r"""The standard normal law with its density multiplied by $\alpha$ beyond a cutoff, and normalized again.
 
     Arguments:
-        cutoff: Where the suppression begins.
-        factor: The factor $\alpha$ on the density there.
+        cutoff: The radius or coordinate beyond which the density is multiplied.
+        factor: The factor $\alpha$ on the density beyond the cutoff.
         by: What is compared with the cutoff: the `"radius"` $|y|$, or every `"coordinate"` $|y_i|$ on its own, with a
             factor $\alpha$ for each that is beyond.
     """

@@ -1,14 +1,14 @@
 r"""The items: every one runs from its config, and two tables agree with the paper at a reduced size."""
 
 import json
-import sys
 
 import pandas as pd
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
 from mira_bench.cli.command import main
 from mira_bench.paper.catalogue import items, runnable
+
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 # What makes each item a matter of a second or two; the numbers are then only looked at for being there.
 FOREST = ["metric.c2st.fiducials=1", "metric.c2st.trees=2"]
@@ -50,14 +50,6 @@ TINY = {
     ],
     "centers": ["fiducials=30", "samples=20"],
 }
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 def paper(item, *words):

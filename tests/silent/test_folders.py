@@ -4,7 +4,6 @@ import hashlib
 import json
 import logging
 import multiprocessing
-import sys
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 from mira_bench.tasks.gaussian import Toy, ToyCandidate
 
 import mira_bench as mb
@@ -25,18 +23,12 @@ from mira_bench.runner.setup import Settings
 from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 SIZES = ["fiducials=40", "samples=10", "regions=5", "metric.c2st.trees=2", "store=null", "progress=false"]
 SMALL = [*SIZES, "metrics=[mira]", "candidates=[correct]", "controls=false"]
 STUDY = ["experiment=power", "study.repeats=2", "study.grid.fiducials=[32]", "workers=1", "progress=false"]
 STUDY += ["candidates=[exact,narrow]", "samples=10", "regions=5"]
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 def listing(folder):

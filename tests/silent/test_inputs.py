@@ -5,56 +5,21 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from file_cases import METRICS, NAMES, L, S, long_form, refused, same, score_files
 
 import mira_bench as mb
-from mira_bench.adapters.files import Files
 from mira_bench.inference import Given
 from mira_bench.ranks.scaling import Scaling
 
-L, S = 40, 24
-NAMES = ["Om", "s8", "h"]
-METRICS = {"mira": mb.Mira(regions=8), "energy": mb.Energy(), "sbc": mb.Sbc()}
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 ALONE = {"sbc": mb.Sbc()}
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture
 def arrays(rng):
     x = rng.normal(size=(L, 3)) * [1, 5, 25]
     return x + rng.normal(size=(L, 3)), x[:, None] + rng.normal(size=(L, S, 3))
-
-
-def files(truths="truths.npy", metrics=METRICS, **candidates):
-    settings = {k: candidates.pop(k) for k in list(candidates) if k in Files.__dataclass_fields__}
-    return Files(truths, candidates, **settings).score(metrics=metrics)
-
-
-def same(result, reference):
-    pd.testing.assert_frame_equal(result.summary, reference.summary, check_exact=True)
-    pd.testing.assert_frame_equal(result.scores, reference.scores, check_exact=True)
-
-
-def refused(words, function, *arguments, **more):
-    with pytest.raises(mb.UsageError) as caught:
-        function(*arguments, **more)
-    message = str(caught.value)
-    assert "\n" not in message
-    for word in [words] if isinstance(words, str) else words:
-        assert word in message, message
-
-
-def long_form(truths, samples):
-    rows, draws = (a.ravel() for a in np.meshgrid(np.arange(L), np.arange(S), indexing="ij"))
-    table = pd.DataFrame(samples.reshape(-1, 3), columns=NAMES)
-    table.insert(0, "sample", draws)
-    table.insert(0, "fiducial", rows)
-    known = pd.DataFrame(truths, columns=NAMES)
-    known.insert(0, "fiducial", np.arange(L))
-    return known, table
 
 
 # Masks
@@ -85,7 +50,7 @@ def test_masked_entries_of_pandas_and_astropy_are_refused(arrays):
     np.save("s.npy", s)
     table.insert(0, "fiducial", range(L))
     table.to_parquet("truths.parquet")
-    refused("truths.parquet", files, "truths.parquet", a="s.npy")
+    refused("truths.parquet", score_files, "truths.parquet", a="s.npy")
     masked = pytest.importorskip("astropy.utils.masked")
     refused(["truths", "masked"], mb.score, masked.Masked(y, mask=y > y[3, 1]), {"a": s}, metrics=METRICS)
 
@@ -159,10 +124,10 @@ def test_units_in_files_must_agree(arrays):
     for unit in ("km", "m"):
         made = {n: (lead, chains[..., i], {"units": unit if n == "s8" else "km"}) for i, n in enumerate(NAMES)}
         xarray.Dataset(made).to_netcdf(f"{unit}.nc", group="posterior", engine="h5netcdf")
-    same(files("truths.nc", a="km.nc"), mb.score(y, {"a": s}, metrics=METRICS))
-    refused(["m.nc has s8 in m", "truths.nc in km", "one unit"], files, "truths.nc", a="m.nc")
+    same(score_files("truths.nc", a="km.nc"), mb.score(y, {"a": s}, metrics=METRICS))
+    refused(["m.nc has s8 in m", "truths.nc in km", "one unit"], score_files, "truths.nc", a="m.nc")
     np.save("truths.npy", y)
-    refused(["m.nc has s8 in m", "km.nc in km"], files, a="km.nc", b="m.nc", names=NAMES)
+    refused(["m.nc has s8 in m", "km.nc in km"], score_files, a="km.nc", b="m.nc", names=NAMES)
 
 
 # Layouts
@@ -278,15 +243,15 @@ def test_bounds_follow_their_names(arrays):
     turned.to_parquet("index.parquet")
     pd.concat([turned, pd.DataFrame({"low": -1.0, "high": 1.0}, index=["w"])]).to_csv("more.csv")
     for source in ("name.csv", "parameter.parquet", "index.csv", "index.parquet", "more.csv"):
-        same(files("truths.csv", npe="s.parquet", bounds=source), reference)
-        same(files("truths.csv", npe="s.npy", bounds=source), reference)
-        same(files(npe="s.npy", names=NAMES, bounds=source), reference)
-        refused([source, "--names"], files, npe="s.npy", bounds=source)
-        refused([source, "'a'"], files, npe="s.npy", names=["a", "b", "c"], bounds=source)
+        same(score_files("truths.csv", npe="s.parquet", bounds=source), reference)
+        same(score_files("truths.csv", npe="s.npy", bounds=source), reference)
+        same(score_files(npe="s.npy", names=NAMES, bounds=source), reference)
+        refused([source, "--names"], score_files, npe="s.npy", bounds=source)
+        refused([source, "'a'"], score_files, npe="s.npy", names=["a", "b", "c"], bounds=source)
     box[:2].to_csv("less.csv")
-    refused(["less.csv", "'h'", "Om, s8"], files, "truths.csv", npe="s.parquet", bounds="less.csv")
+    refused(["less.csv", "'h'", "Om, s8"], score_files, "truths.csv", npe="s.parquet", bounds="less.csv")
     pd.concat([box, box[:1]]).to_csv("twice.csv")
-    refused(["twice.csv", "two rows"], files, "truths.csv", npe="s.parquet", bounds="twice.csv")
+    refused(["twice.csv", "two rows"], score_files, "truths.csv", npe="s.parquet", bounds="twice.csv")
 
 
 def test_bounds_without_names_follow_the_files(arrays):
@@ -300,20 +265,20 @@ def test_bounds_without_names_follow_the_files(arrays):
     pd.DataFrame({"name": NAMES, "low": low, "high": high}).to_csv("named.csv")
     for source in ("bounds.npy", "bounds.csv"):
         same(
-            files("truths.csv", npe="s.parquet", bounds=source),
+            score_files("truths.csv", npe="s.parquet", bounds=source),
             mb.score(y, {"npe": s}, metrics=METRICS, bounds=(low, high)),
         )
         refused(
-            ["--names reorders", source, "name"], files, "truths.csv", npe="s.parquet", bounds=source,
+            ["--names reorders", source, "name"], score_files, "truths.csv", npe="s.parquet", bounds=source,
             names=["h", "Om", "s8"],
         )  # fmt: skip
     order = [2, 0]
     same(
-        files("truths.csv", npe="s.parquet", bounds="named.csv", names=["h", "Om"]),
+        score_files("truths.csv", npe="s.parquet", bounds="named.csv", names=["h", "Om"]),
         mb.score(y[:, order], {"npe": s[:, :, order]}, metrics=METRICS, bounds=(low[order], high[order])),
     )
     same(
-        files("truths.csv", npe="s.parquet", bounds=[-300, 300], names=["h", "Om"]),
+        score_files("truths.csv", npe="s.parquet", bounds=[-300, 300], names=["h", "Om"]),
         mb.score(y[:, order], {"npe": s[:, :, order]}, metrics=METRICS, bounds=(-300, 300)),
     )
 
@@ -326,8 +291,8 @@ def test_bounds_by_rows_are_not_bounds_by_columns(rng):
     np.save("rows.npy", right)
     np.save("columns.npy", right.T)
     reference = mb.score(y, {"a": s}, metrics=METRICS, bounds=right.T)
-    same(files(a="s.npy", bounds="rows.npy"), reference)
-    refused(["bounds", "row low, high"], files, a="s.npy", bounds="columns.npy")
+    same(score_files(a="s.npy", bounds="rows.npy"), reference)
+    refused(["bounds", "row low, high"], score_files, a="s.npy", bounds="columns.npy")
     refused(["bounds", "(low, high)"], mb.score, y, {"a": s}, metrics=METRICS, bounds=right)
     refused(["bounds", "(low, high)"], mb.mira, y, s, bounds=right)
 
@@ -343,24 +308,24 @@ def test_the_index_of_a_table_is_no_parameter(arrays, caplog):
     known.to_csv("truths.csv")
     table.to_csv("s.csv")
     np.save("s.npy", s)
-    same(files("truths.csv", npe="s.csv"), reference)
-    same(files("truths.csv", npe="s.npy"), reference)
+    same(score_files("truths.csv", npe="s.csv"), reference)
+    same(score_files("truths.csv", npe="s.npy"), reference)
     assert "truths.csv: its column without a name counts the rows" in caplog.text
     assert "s.csv: its column without a name counts the rows" in caplog.text
-    result = files("truths.csv", npe="s.npy", x="truths.csv", metrics={"mmd": mb.Mmd(against="joint")})
+    result = score_files("truths.csv", npe="s.npy", x="truths.csv", metrics={"mmd": mb.Mmd(against="joint")})
     same(result, mb.score(y, {"npe": s}, x=y, metrics={"mmd": mb.Mmd(against="joint")}))
     # An index of other numbers may be anything.
     table.sample(frac=1, random_state=0).to_csv("shuffled.csv")
-    refused(["shuffled.csv", "without a name", "index=False", "--names"], files, "truths.csv", npe="shuffled.csv")
-    same(files("truths.csv", npe="shuffled.csv", names=NAMES), reference)
+    refused(["shuffled.csv", "without a name", "index=False", "--names"], score_files, "truths.csv", npe="shuffled.csv")
+    same(score_files("truths.csv", npe="shuffled.csv", names=NAMES), reference)
     table.reset_index().to_parquet("reset.parquet")
-    refused(["reset.parquet", "'index'", "counts the rows"], files, "truths.csv", npe="reset.parquet")
-    same(files("truths.csv", npe="reset.parquet", names=NAMES), reference)
+    refused(["reset.parquet", "'index'", "counts the rows"], score_files, "truths.csv", npe="reset.parquet")
+    same(score_files("truths.csv", npe="reset.parquet", names=NAMES), reference)
     # A parameter may be called index.
     renamed = [frame.rename(columns={"h": "index"}) for frame in (known, table)]
     renamed[0].to_csv("truths.csv", index=False)
     renamed[1].to_csv("s.csv", index=False)
-    same(files("truths.csv", npe="s.csv"), reference)
+    same(score_files("truths.csv", npe="s.csv"), reference)
 
 
 def test_truths_without_names_do_not_match_named_samples_by_position(arrays):
@@ -371,15 +336,15 @@ def test_truths_without_names_do_not_match_named_samples_by_position(arrays):
     table[["fiducial", "sample", "h", "s8", "Om"]].to_csv("turned.csv", index=False)
     reference = mb.score(y, {"npe": s}, metrics=METRICS)
     for source in ("s.parquet", "turned.csv"):
-        refused([source, "truths.npy", "--names"], files, npe=source)
-        same(files(npe=source, names=NAMES), reference)
+        refused([source, "truths.npy", "--names"], score_files, npe=source)
+        same(score_files(npe=source, names=NAMES), reference)
     # With an array beside it, that one has the order of the truths.
     np.save("s.npy", s)
-    same(files(a="s.npy", b="turned.csv", names=NAMES), mb.score(y, {"a": s, "b": s}, metrics=METRICS))
+    same(score_files(a="s.npy", b="turned.csv", names=NAMES), mb.score(y, {"a": s, "b": s}, metrics=METRICS))
     # A single parameter is not ambiguous.
     np.save("one.npy", y[:, 1])
     table[["fiducial", "sample", "s8"]].to_parquet("one.parquet")
-    same(files("one.npy", npe="one.parquet"), mb.score(y[:, 1:2], {"npe": s[:, :, 1:2]}, metrics=METRICS))
+    same(score_files("one.npy", npe="one.parquet"), mb.score(y[:, 1:2], {"npe": s[:, :, 1:2]}, metrics=METRICS))
 
 
 def test_truths_without_names_do_not_match_a_netcdf_by_position(arrays):
@@ -391,15 +356,15 @@ def test_truths_without_names_do_not_match_a_netcdf_by_position(arrays):
     lead = ("chain", "draw", "fiducial")
     made = xarray.Dataset({name: (lead, chains[..., i]) for i, name in enumerate(NAMES)})
     made[NAMES[::-1]].to_netcdf("chains.nc", group="posterior", engine="h5netcdf")
-    refused(["chains.nc", "h, s8, Om", "truths.npy", "--names"], files, mcmc="chains.nc")
+    refused(["chains.nc", "h, s8, Om", "truths.npy", "--names"], score_files, mcmc="chains.nc")
     reference = mb.score(y, {"mcmc": s}, metrics=METRICS)
-    same(files(mcmc="chains.nc", names=NAMES), reference)
+    same(score_files(mcmc="chains.nc", names=NAMES), reference)
     # A vector has an order of its own; one whose entries have names has not.
     xarray.Dataset({"theta": ((*lead, "k"), chains)}).to_netcdf("vector.nc", group="posterior", engine="h5netcdf")
-    same(files(mcmc="vector.nc"), reference)
+    same(score_files(mcmc="vector.nc"), reference)
     named = xarray.Dataset({"theta": ((*lead, "k"), chains[..., ::-1])}, {"k": NAMES[::-1]})
     named.to_netcdf("named.nc", group="posterior", engine="h5netcdf")
-    refused(["named.nc", "theta[h]", "--names"], files, mcmc="named.nc")
+    refused(["named.nc", "theta[h]", "--names"], score_files, mcmc="named.nc")
 
 
 def test_labels_in_another_order_do_not_match_an_array(arrays, rng):
@@ -411,12 +376,12 @@ def test_labels_in_another_order_do_not_match_an_array(arrays, rng):
     order = rng.permutation(L)
     known.iloc[order].to_csv("truths.csv", index=False)
     words = ["does not label its fiducials", "truths.csv", "no increasing order"]
-    refused(["s.npy", *words], files, "truths.csv", npe="s.npy")
-    refused(["x.npy", *words], files, "truths.csv", npe="s.csv", x="x.npy")
-    same(files("truths.csv", npe="s.csv"), mb.score(y, {"npe": s}, metrics=METRICS))
+    refused(["s.npy", *words], score_files, "truths.csv", npe="s.npy")
+    refused(["x.npy", *words], score_files, "truths.csv", npe="s.csv", x="x.npy")
+    same(score_files("truths.csv", npe="s.csv"), mb.score(y, {"npe": s}, metrics=METRICS))
     # The rows as they are, labeled by where they are: which of the two was meant is not in doubt.
     known.to_csv("truths.csv", index=False)
-    same(files("truths.csv", npe="s.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
+    same(score_files("truths.csv", npe="s.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
 
 
 # Weights
@@ -430,21 +395,21 @@ def test_weighted_samples_are_refused(arrays, rng, name):
     np.save("truths.npy", y)
     table.assign(**{name: rng.random(len(table))}).to_parquet("s.parquet")
     words = ["s.parquet", f"'{name}'", "resample"]
-    refused(words, files, "truths.csv", npe="s.parquet", names=NAMES)
-    refused(words, files, "truths.csv", npe="s.parquet")
-    refused(words, files, npe="s.parquet", names=NAMES)
+    refused(words, score_files, "truths.csv", npe="s.parquet", names=NAMES)
+    refused(words, score_files, "truths.csv", npe="s.parquet")
+    refused(words, score_files, npe="s.parquet", names=NAMES)
     reference = mb.score(y, {"npe": s}, metrics=METRICS)
     table.assign(**{name: 0.5}).to_parquet("equal.parquet")
-    same(files("truths.csv", npe="equal.parquet"), reference)
-    same(files("truths.csv", npe="equal.parquet", names=NAMES), reference)
+    same(score_files("truths.csv", npe="equal.parquet"), reference)
+    same(score_files("truths.csv", npe="equal.parquet", names=NAMES), reference)
     # Who has a parameter of that name has it in the truths.
     renamed = [frame.rename(columns={"h": name}) for frame in (known, table.assign(h=np.abs(table.h)))]
     renamed[0].to_csv("truths.csv", index=False)
     renamed[1].to_parquet("s.parquet")
     positive = np.concatenate([s[..., :2], np.abs(s[..., 2:])], axis=2)
-    same(files("truths.csv", npe="s.parquet"), mb.score(y, {"npe": positive}, metrics=METRICS))
+    same(score_files("truths.csv", npe="s.parquet"), mb.score(y, {"npe": positive}, metrics=METRICS))
     same(
-        files("truths.csv", npe="s.parquet", names=NAMES[:2]),
+        score_files("truths.csv", npe="s.parquet", names=NAMES[:2]),
         mb.score(y[:, :2], {"npe": s[..., :2]}, metrics=METRICS),
     )
 
@@ -454,7 +419,7 @@ def test_a_negative_w_is_no_weight(arrays):
     known, table = long_form(y, s)
     known.to_csv("truths.csv", index=False)
     table.assign(w=-1 + 0.1 * table.h).to_parquet("s.parquet")  # dark energy
-    same(files("truths.csv", npe="s.parquet", names=NAMES), mb.score(y, {"npe": s}, metrics=METRICS))
+    same(score_files("truths.csv", npe="s.parquet", names=NAMES), mb.score(y, {"npe": s}, metrics=METRICS))
 
 
 def test_weights_of_fiducials_are_refused(arrays, rng):
@@ -462,7 +427,7 @@ def test_weights_of_fiducials_are_refused(arrays, rng):
     known, table = long_form(y, s)
     table.to_csv("s.csv", index=False)
     known.assign(weight=rng.random(L)).to_csv("truths.csv", index=False)
-    refused(["truths.csv", "'weight'", "fiducials"], files, "truths.csv", npe="s.csv", names=NAMES)
+    refused(["truths.csv", "'weight'", "fiducials"], score_files, "truths.csv", npe="s.csv", names=NAMES)
 
 
 def test_weights_in_other_files_are_refused(arrays, rng):
@@ -471,16 +436,16 @@ def test_weights_in_other_files_are_refused(arrays, rng):
     weights = rng.random((L, S))
     reference = mb.score(y, {"npe": s}, metrics=METRICS)
     np.savez("s.npz", s=s, weights=weights)
-    refused(["s.npz", "'weights'", "resample"], files, npe="s.npz:s")
+    refused(["s.npz", "'weights'", "resample"], score_files, npe="s.npz:s")
     np.savez("net.npz", s=s, weights=rng.random(7), w=np.ones((L, S)))  # of a network; and all the same
-    same(files(npe="net.npz:s"), reference)
+    same(score_files(npe="net.npz:s"), reference)
     torch, h5py = pytest.importorskip("torch"), pytest.importorskip("h5py")
     torch.save({"s": torch.tensor(s), "logw": torch.tensor(weights)}, "s.pt")
-    refused(["s.pt", "'logw'", "resample"], files, npe="s.pt:s")
+    refused(["s.pt", "'logw'", "resample"], score_files, npe="s.pt:s")
     with h5py.File("s.h5", "w") as file:
         file["a/s"], file["a/weight"], file["b/s"] = s, weights.ravel(), s
-    refused(["s.h5", "weight", "resample"], files, npe="s.h5:a/s")
-    same(files(npe="s.h5:b/s"), reference)
+    refused(["s.h5", "weight", "resample"], score_files, npe="s.h5:a/s")
+    same(score_files(npe="s.h5:b/s"), reference)
     xarray = pytest.importorskip("xarray")
     chains = s.reshape(L, 1, S, 3).transpose(1, 2, 0, 3)
     lead = ("chain", "draw", "fiducial")
@@ -488,10 +453,10 @@ def test_weights_in_other_files_are_refused(arrays, rng):
     for name, dims, values in (("own", lead, weights.T[None]), ("common", lead[:2], weights[:1])):
         made = xarray.Dataset(variables | {"weight": (dims, values)})
         made.to_netcdf(f"{name}.nc", group="posterior", engine="h5netcdf")
-        refused([f"{name}.nc", "'weight'", "resample"], files, npe=f"{name}.nc", names=NAMES)
+        refused([f"{name}.nc", "'weight'", "resample"], score_files, npe=f"{name}.nc", names=NAMES)
         equal = made.assign(weight=(dims, np.ones_like(values)))
         equal.to_netcdf(f"equal_{name}.nc", group="posterior", engine="h5netcdf")
-        same(files(npe=f"equal_{name}.nc", names=NAMES), reference)
+        same(score_files(npe=f"equal_{name}.nc", names=NAMES), reference)
 
 
 # One set in a file
@@ -501,15 +466,15 @@ def test_one_set_in_a_file(rng):
     y, s = rng.normal(size=(L, 2)), rng.normal(size=(1, L, 2))
     np.save("truths.npy", y)
     np.save("s.npy", s)
-    refused(["s.npy", f"(1, {L}, 2)", "--layout LSd (one set)", "--layout SLd (one sample"], files, a="s.npy")
-    same(files(a="s.npy", layout="LSd"), mb.score(y, {"a": s}, metrics=METRICS))
-    one = files(a="s.npy", layout="SLd", metrics=ALONE)
+    refused(["s.npy", f"(1, {L}, 2)", "--layout LSd (one set)", "--layout SLd (one sample"], score_files, a="s.npy")
+    same(score_files(a="s.npy", layout="LSd"), mb.score(y, {"a": s}, metrics=METRICS))
+    one = score_files(a="s.npy", layout="SLd", metrics=ALONE)
     same(one, mb.score(y, {"a": s.swapaxes(0, 1)}, metrics=ALONE))
     np.save("s.npy", s[:, :S])
-    same(files(a="s.npy"), mb.score(y, {"a": s[:, :S]}, metrics=METRICS))
+    same(score_files(a="s.npy"), mb.score(y, {"a": s[:, :S]}, metrics=METRICS))
     # The order of the truths does not matter to a set that all of them share.
     pd.DataFrame({"fiducial": np.arange(L)[::-1], "a": y[::-1, 0], "b": y[::-1, 1]}).to_csv("truths.csv", index=False)
-    same(files("truths.csv", a="s.npy"), mb.score(y, {"a": s[:, :S]}, metrics=METRICS))
+    same(score_files("truths.csv", a="s.npy"), mb.score(y, {"a": s[:, :S]}, metrics=METRICS))
 
 
 # Precision
@@ -576,7 +541,7 @@ def test_ties_survive_single_precision_in_a_run_and_in_files(rng):
     np.save("truths.npy", y)
     keys = {"fiducial": np.repeat(np.arange(L), S), "sample": np.tile(np.arange(S), L)}
     pd.DataFrame({**keys, "a": s.ravel().astype(np.float32)}).to_parquet("s.parquet")
-    same(files(a="s.parquet", metrics=ALONE), mb.score(y, {"a": s}, metrics=ALONE))
+    same(score_files(a="s.parquet", metrics=ALONE), mb.score(y, {"a": s}, metrics=ALONE))
 
 
 def test_what_meets_nothing_stays_as_it_is(rng):
@@ -601,8 +566,8 @@ def test_names_are_not_letters(arrays):
     xs = {"truths": "truths.csv", "npe": "s.csv"}
     known.rename(columns=dict(zip(NAMES, ["b[0]", "b[1]", "c"], strict=True))).to_csv(xs["truths"], index=False)
     table.rename(columns=dict(zip(NAMES, ["b[0]", "b[1]", "c"], strict=True))).to_csv(xs["npe"], index=False)
-    refused("twice", files, **xs, names=["b", "b[1]"])
-    assert re.search(r"b\[1\]", files(**xs, names=["b[1]", "b[0]"]).names[0])
+    refused("twice", score_files, **xs, names=["b", "b[1]"])
+    assert re.search(r"b\[1\]", score_files(**xs, names=["b[1]", "b[0]"]).names[0])
 
 
 def test_a_run_refuses_samples_first_when_there_are_as_many_as_observations():

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
+from user_code import CANDIDATE, SIMULATOR
 
 from mira_bench.cli.command import main
 from mira_bench.config import job_fingerprint
@@ -19,34 +19,10 @@ from mira_bench.report.outputs import write_json
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, group_runs
 from mira_bench.sweeps.leaderboard import leaderboard
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
 SMALL = [*SIZES, "metrics=[mira,energy]", "controls=false"]
-
-SIMULATOR = """
-from scipy import stats
-
-prior = {{"mean": stats.norm(0, 1)}}
-
-
-def simulator(y, rng):
-    return y + {noise} * rng.normal(size=(len(y), 1))
-"""
-
-CANDIDATE = """
-import numpy as np
-
-
-def build(task, rng):
-    return lambda x, count: x[:, None] + {width} * np.random.normal(size=(len(x), count, 1))
-"""
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 @pytest.fixture

@@ -8,24 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
 import mira_bench as mb
 from mira_bench.cli.command import main
 from mira_bench.report.tables import latex, markdown, read_table
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 NAMES = [
     "null", "NA", "None", "nan", "NaN", "N/A", "1e5", "007", "7", "true", "inf", "a,b", 'say "hi"', "two\nlines",
     "größe", "a/b", "x|y", "[red]", "[/]", "npe[fast]", " lead", "#1", "100%", r"c:\d",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 def test_every_name_survives_a_folder(rng):

@@ -9,43 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hydra.core.global_hydra import GlobalHydra
+from user_code import CANDIDATE, SIMULATOR
 
 import mira_bench as mb
 from mira_bench.cli.command import main
 from mira_bench.sweeps.jobs import Job, read_job
 from mira_bench.sweeps.sweeper import _sweep_name
 
+pytestmark = pytest.mark.usefixtures("elsewhere")
+
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=40", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "store=null", "progress=false"]
 FEW = ["metrics=[mira]", "regions=5", "progress=false"]
-
-SIMULATOR = """
-import numpy as np
-from scipy import stats
-
-prior = {{"mean": stats.norm(0, 1)}}
-
-
-def simulator(y, rng):
-    return y + {noise} * rng.normal(size=(len(y), 1))
-"""
-
-CANDIDATE = """
-import numpy as np
-
-
-def build(task, rng):
-    return lambda x, count: x[:, None] + {width} * np.random.normal(size=(len(x), count, 1))
-"""
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    yield tmp_path
-    GlobalHydra.instance().clear()
 
 
 @pytest.fixture
