@@ -30,6 +30,8 @@ from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
 from mira_bench.sweeps.watch import Overview
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
 

@@ -25,6 +25,8 @@ from mira_bench.runner.run import perform
 from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 SIZES = ["fiducials=40", "samples=10", "regions=5", "metric.c2st.trees=2", "store=null", "progress=false"]
 SMALL = [*SIZES, "metrics=[mira]", "candidates=[correct]", "controls=false"]
 STUDY = ["experiment=power", "study.repeats=2", "study.grid.fiducials=[32]", "workers=1", "progress=false"]

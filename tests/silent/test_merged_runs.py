@@ -19,6 +19,8 @@ from mira_bench.report.outputs import write_json
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, compare
 from mira_bench.sweeps.leaderboard import leaderboard
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
 SMALL = [*SIZES, "metrics=[mira,energy]", "controls=false"]
 

@@ -16,6 +16,8 @@ from mira_bench.cli.command import main
 from mira_bench.sweeps.jobs import Job, read_job
 from mira_bench.sweeps.sweeper import _sweep_name
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=40", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "store=null", "progress=false"]
 FEW = ["metrics=[mira]", "regions=5", "progress=false"]
