@@ -37,6 +37,7 @@ def test_a_run_leaves_a_folder_that_explains_it(elsewhere, capsys):
     assert len(list((elsewhere / "results" / "store").rglob("*.block"))) > 0
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_the_default_folder(elsewhere):
     assert main([*SMALL, "metrics=[mira]", "candidates=[correct]", "controls=false", "store=null"]) == 0
     (folder,) = (elsewhere / "results" / "runs" / "gaussian").iterdir()
@@ -45,6 +46,7 @@ def test_the_default_folder(elsewhere):
     assert not (elsewhere / "results" / "store").exists()
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_settings_reach_the_metric(elsewhere):
     base = [*SMALL, "candidates=[correct]", "controls=false", "metrics=[mira]"]
     main([*base, "out=a"])
@@ -105,6 +107,7 @@ candidates:
 """
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     (elsewhere / "conf" / "task").mkdir(parents=True)
     (elsewhere / "conf" / "task" / "broken.yaml").write_text(BROKEN)
@@ -118,6 +121,7 @@ def test_a_failed_candidate_exits_with_1(elsewhere, capsys):
     assert "bad" in json.loads((elsewhere / "here" / "provenance.json").read_text())["failures"]
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_laws_and_distances_need_no_quotes(elsewhere):
     base = [*SMALL, "candidates=[correct]", "controls=false", "metrics=[mira]", "store=null"]
     for setting in ("metric.mira.centers=normal(-5,1)", "metric.mira.distance=minkowski(3)", "metric.mira.distance=l1"):
@@ -163,6 +167,7 @@ def test_help_and_lists(capsys):
     assert "mine: those for every task, and what your files define" in text
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_store_verb(elsewhere, capsys):
     main([*SMALL, "candidates=[correct]", "metrics=[mira]", "out=here"])
     capsys.readouterr()
@@ -176,6 +181,7 @@ def test_store_verb(elsewhere, capsys):
     assert "no store" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_multirun(elsewhere):
     code = main(["--multirun", *SMALL, "candidates=[correct]", "metrics=[mira]", "seed=0,1"])
     assert code == 0
@@ -185,6 +191,7 @@ def test_multirun(elsewhere):
     assert scores[0] != scores[1]
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize("task", [task for task in _configs("task") if task not in ("files", "mine")])
 def test_every_task_config_composes_and_runs(task):
     few = ["fiducials=12", "samples=8", "regions=4", "metric.c2st.trees=2"]

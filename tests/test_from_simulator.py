@@ -19,6 +19,8 @@ from mira_bench.cli.command import main
 from mira_bench.errors import SimulationError
 from mira_bench.inference import Given, Neural
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 
 def noisy(y, rng):
     return y + 0.5 * rng.normal(size=y.shape)

@@ -31,6 +31,8 @@ from mira_bench.sweeps.watch import Watch
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
 

@@ -32,6 +32,7 @@ def save(figure: Figure, stem: Path) -> None:
 
     stem.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(f"{stem}.png", dpi=150, metadata={"Software": MARK})
+    figure.set_layout_engine("none")  # everything has its place now, and to find it takes as long as to draw
     # Without a date the same result gives the same bytes.
     figure.savefig(f"{stem}.pdf", metadata={"Creator": MARK, "CreationDate": None})
 

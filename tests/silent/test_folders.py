@@ -23,7 +23,7 @@ from mira_bench.runner.setup import Settings
 from mira_bench.sweeps.study import _pvalues
 from mira_bench.views import Columns, with_views
 
-pytestmark = pytest.mark.usefixtures("elsewhere")
+pytestmark = pytest.mark.usefixtures("elsewhere", "plain_figures")
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "metric.c2st.trees=2", "store=null", "progress=false"]
 SMALL = [*SIZES, "metrics=[mira]", "candidates=[correct]", "controls=false"]

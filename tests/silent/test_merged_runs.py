@@ -19,7 +19,7 @@ from mira_bench.report.outputs import write_json
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, group_runs
 from mira_bench.sweeps.leaderboard import leaderboard
 
-pytestmark = pytest.mark.usefixtures("elsewhere")
+pytestmark = pytest.mark.usefixtures("elsewhere", "plain_figures")
 
 SIZES = ["fiducials=40", "samples=10", "regions=5", "progress=false", "store=null"]
 SMALL = [*SIZES, "metrics=[mira,energy]", "controls=false"]

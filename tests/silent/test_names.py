@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from mira_bench.tasks.gaussian import ToyCandidate
 
 import mira_bench as mb
 from mira_bench.cli.command import main
@@ -38,7 +39,7 @@ def test_every_name_survives_a_folder(rng):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_is_scored_and_collected(name, rng, capsys):
+def test_every_name_is_scored_and_collected(name, rng, capsys, plain_figures):
     truths = rng.normal(size=(40, 1))
     np.save("y.npy", truths)
     np.save("a.npy", truths[:, None] + rng.normal(size=(40, 10, 1)))
@@ -47,6 +48,7 @@ def test_every_name_is_scored_and_collected(name, rng, capsys):
     for seed in (0, 1):
         assert main([*base, "--seed", str(seed), "--out", f"runs/{seed}"]) == 0
     shown = capsys.readouterr().out
+    plain_figures.undo()
     assert main(["collect", "runs", "--out", "all"]) == 0
     assert " ".join(name.split()) in " ".join(shown.split())
     board = read_table(Path("all/leaderboard.csv"))
@@ -66,20 +68,36 @@ candidates:
   other: {{_target_: mira_bench.tasks.gaussian.ToyCandidate, bias: 1.0}}
 """
 SMALL = ["regions=5", "metrics=[mira,energy]", "store=null", "progress=false", "controls=false"]
+QUOTED = ["null", "NA", "None", "nan", "1e5", "007", "true", "7"]
 
 
-@pytest.mark.parametrize("name", ["null", "NA", "None", "nan", "1e5", "007", "true", "7"])
-def test_every_name_is_chosen_in_quotes(name, elsewhere):
-    Path("conf/task").mkdir(parents=True)
-    Path("conf/task/odd.yaml").write_text(TASK.format(name=f'"{name}"'))
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    r"""A folder with a task whose candidates have odd names, and a sweep over them."""
+    folder = tmp_path_factory.mktemp("odd")
+    (folder / "conf/task").mkdir(parents=True)
+    keys = f": {{_target_: {ToyCandidate.__module__}.ToyCandidate}}\n  ".join(f'"{name}"' for name in QUOTED)
+    (folder / "conf/task/odd.yaml").write_text(TASK.format(name=keys))
     base = ["--config-dir", "conf", "task=odd", *SMALL]
-    assert main([*base, f'candidates=["{name}"]', "out=here"]) == 0
-    assert read_table(Path("here/ranking.csv")).candidate.tolist() == [name]
-    assert main(["-m", *base, f'candidates=["{name}"],[other]', "seed=0,1", "sweep=x"]) == 0
-    assert main(["collect", "results/sweeps/x"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", ["mira_bench"])
+        patch.setattr(mb.Result, "save_figures", lambda *_: None)  # each name is drawn below
+        asked = ",".join(f'["{name}"]' for name in QUOTED)
+        assert main(["-m", *base, f"candidates={asked},[other]", "seed=0,1", "sweep=x"]) == 0
+        assert main(["collect", "results/sweeps/x"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", QUOTED)
+def test_every_name_is_chosen_in_quotes(name, odd, monkeypatch):
+    monkeypatch.chdir(odd)
+    assert main(["--config-dir", "conf", "task=odd", *SMALL, f'candidates=["{name}"]', f"out=here/{name}"]) == 0
+    assert read_table(Path(f"here/{name}/ranking.csv")).candidate.tolist() == [name]
     board = read_table(Path("results/sweeps/x/leaderboard.csv"))
-    assert sorted(board.candidate) == sorted([name, "other"])
-    assert board.seeds.tolist() == ["2/2", "2/2"]
+    assert sorted(board.candidate) == sorted([*QUOTED, "other"])
+    assert board.seeds[board.candidate == name].tolist() == ["2/2"]
+    assert set(board.seeds) == {"2/2"}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from mira_bench.adapters.source import load_source
 from mira_bench.cli.command import main
 from mira_bench.inference.given import FileCandidate
 
+pytestmark = pytest.mark.usefixtures("plain_figures")
+
 SIZE = {"fiducials": 40, "samples": 20, "metrics": ["mira", "energy"]}
 
 SIMULATOR = """\

@@ -16,7 +16,7 @@ from mira_bench.cli.command import main
 from mira_bench.sweeps.jobs import Job, read_job
 from mira_bench.sweeps.sweeper import _sweep_name
 
-pytestmark = pytest.mark.usefixtures("elsewhere")
+pytestmark = pytest.mark.usefixtures("elsewhere", "plain_figures")
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=40", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "store=null", "progress=false"]

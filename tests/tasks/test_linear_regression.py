@@ -157,6 +157,7 @@ def test_bad_settings():
         NoisyPosterior(0)
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize(
     ("task", "names"),
     [

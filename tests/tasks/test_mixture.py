@@ -99,6 +99,7 @@ def test_the_mean_log_bayes_factor():
     assert table.score["none"] == 0
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize("task", ["mixture", "mixture/uniform"])
 def test_configs_run(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

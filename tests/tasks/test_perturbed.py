@@ -192,6 +192,7 @@ def test_bad_settings():
     assert Suppressed(2, 0.4).skip(Unconditional(2, "laplace")) is not None
 
 
+@pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize(
     ("task", "names"),
     [
