@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .runner.setup import Settings, Setup
 
 # How a run is carried out: these keys do not change its result.
+FEW_POINTS = 200_000  # samples of all candidates that are scored in less time than processes need to start
 EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
 
 DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
@@ -49,16 +50,31 @@ SAMPLING = (
 )
 
 
-def settle(cfg: "DictConfig") -> None:
-    r"""Puts values in place of what stands for them: the number of cores for `workers=auto`, the default metrics."""
+def settle(cfg: "DictConfig", sweeping: bool = False) -> None:
+    r"""Puts values in place of what stands for them: the number of processes, the default metrics.
+
+    Arguments:
+        cfg: The config, which is changed.
+        sweeping: Whether it is one of many jobs, which share the cores already.
+    """
     from .metrics import DEFAULT
 
     if cfg.metrics is None:
         cfg.metrics = list(DEFAULT)
-    if cfg.workers == "auto":
+    if cfg.workers is None and (sweeping or _is_small(cfg)):
+        cfg.workers = 1
+    if cfg.workers in (None, "auto"):
         from .ranks.kernel import available_threads
 
         cfg.workers = available_threads()
+
+
+def _is_small(cfg: "DictConfig") -> bool:
+    r"""Whether a run is done before further processes have started: few points, of candidates that do not learn."""
+    candidates = cfg.candidates if cfg.candidates is not None else cfg.task.get("candidates") or ()
+    points = int(cfg.fiducials) * int(cfg.samples) * max(1, len(candidates))
+    learns = cfg.candidates is not None and any(name in (cfg.get("candidate") or {}) for name in cfg.candidates)
+    return points < FEW_POINTS and not learns and cfg.study is None
 
 
 def make(node: "DictConfig") -> Any:

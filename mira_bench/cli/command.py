@@ -170,8 +170,8 @@ def _hydra(arguments: Sequence[str]) -> int:
 
     @hydra.main(version_base="1.3", config_path="pkg://mira_bench.configs", config_name="config")
     def job(cfg: "DictConfig") -> int:
-        settle(cfg)
         settings = HydraConfig.get()
+        settle(cfg, settings.mode == RunMode.MULTIRUN)
         task_name, overrides = settings.runtime.choices["task"], settings.overrides.task
         sweeping = settings.mode == RunMode.MULTIRUN
         inside = sweeping and not any(key_of(override) == "out" for override in overrides)

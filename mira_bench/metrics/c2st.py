@@ -107,8 +107,8 @@ def c2st(
             label = np.repeat([0, 1], np.count_nonzero(rest))
             model = _classifier(classifier, trees, dim, int(rng.integers(2**31)))
             model.fit(np.concatenate([x[rest], y[rest]]), label)
-            right[0, held] = model.predict(x[held]) == 0
-            right[1, held] = model.predict(y[held]) == 1
+            said = model.predict(np.concatenate([x[held], y[held]]))
+            right[:, held] = np.split(said, 2) == np.array([[0], [1]])
     inflation = math.sqrt(1 + folds / (folds - 1))
     score, stderr = mean_stderr(right.mean(axis=0))
     null = inflation * math.sqrt(1 / (8 * count))

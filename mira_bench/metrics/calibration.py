@@ -45,6 +45,7 @@ from .records import joined
 LEVEL = 0.01
 POWER = 0.9
 GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # those that are absent give theirs back
+SHARED_POINTS = 10_000  # samples of a set that many truths share
 POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
 TAIL = 10  # of the largest rows of a group have p-values by the tail of the normal law
 EFFECT_FIDUCIALS = 32  # what would have been seen is estimated on the first ones
@@ -294,7 +295,8 @@ class Calibration(Metric):
         with one_blas_thread():
             for rows in sets:
                 first = int(block.index[rows[0]])
-                samples = as_host(block.samples[rows[0]])[chosen]
+                part = _independent(block, int(rows[0]), len(chosen))
+                samples = as_host(block.samples[rows[0]])[chosen[part]]
                 scale, row = ruler, int(rows[0])
                 if len(rows) > 1:
                     # The scale must not know which of the points are truths.
@@ -307,7 +309,7 @@ class Calibration(Metric):
                 points, around = frame(truth, inside, scale, row, centers, block.index[rows[:1]], EUCLIDEAN)
                 likely = None
                 if likelihood is not None and len(rows) == 1:
-                    likely = likelihood[rows[0]]
+                    likely = likelihood[rows[0], np.concatenate([[0], 1 + part])]
                 rng = tie_breaker(block.seed, first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
                 if first < EFFECT_FIDUCIALS and len(samples) > 3:
@@ -393,8 +395,16 @@ def _chosen(block: Block) -> tuple[NDArray[np.intp], int]:
     effective = None if len(block.truths) == 0 else autocorrelated(block.samples[few])
     # Evenly spaced draws of a chain are all but independent if they are half as many as the effective ones.
     most = count if effective is None else max(2, int(effective / 2))
-    keep = min(count, most, POINTS - 1)
+    keep = min(count, most, POINTS - 1 if block.groups is None else SHARED_POINTS)
     return np.arange(keep) * count // keep, keep if effective is not None else count
+
+
+def _independent(block: Block, row: int, count: int) -> NDArray[np.intp]:
+    r"""Which of the chosen samples of a fiducial are all but independent, by what its sampler says of itself."""
+    told = None if block.diagnostics is None else block.diagnostics.get("ess_bulk")
+    effective = math.inf if told is None or not np.isfinite(told[row]) else float(told[row])
+    keep = int(max(2, min(count, effective / 2)))
+    return np.arange(min(keep, count)) * count // min(keep, count)
 
 
 def _sets(block: Block) -> list[NDArray[np.intp]]:

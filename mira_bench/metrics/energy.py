@@ -14,7 +14,7 @@ from ..compiling import compiled
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.scaling import Scale, Scaling
-from ..statistics import mean_stderr
+from ..statistics import FEW_FIDUCIALS, mean_stderr
 from ..streams import generator
 from .means import MeanScore
 from .records import joined
@@ -199,6 +199,12 @@ def prior_energy(truths: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
     return out
 
 
+def _decided_by_one(values: NDArray[np.float64]) -> bool:
+    r"""Whether a single fiducial has more than half of the variance of all."""
+    square = np.square(values - np.median(values))
+    return len(values) >= FEW_FIDUCIALS and bool(square.max() > 0.5 * square.sum())
+
+
 def energy_score(
     truths: ArrayLike,
     samples: ArrayLike,
@@ -261,4 +267,6 @@ class Energy(Metric):
             note += "; the skill needs at least 3 fiducials"
         else:
             note += f"; skill {result.skill:.4f} +- {result.skill_stderr:.4f}"
+        if _decided_by_one(result.per_fiducial):
+            note += "; one fiducial decides it: heavy tails, which may have no energy score; see rank_by=log"
         return Scores.of(result, note)

@@ -150,6 +150,13 @@ def _find_sets(
     return sets, warnings
 
 
+def _units(values: _Samples, sets: NDArray | None) -> list[slice]:
+    r"""The blocks that metrics look at; all fiducials at once if they share sample sets and are not too many."""
+    if sets is not None and np.prod(values.shape) <= BLOCK_ENTRIES:
+        return [slice(0, values.shape[0])]
+    return values.blocks
+
+
 def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
     r"""Takes as many samples of every candidate as the one with the fewest has, evenly spaced."""
     fewest = min(s.shape[1] for s in samples.values())
@@ -289,7 +296,7 @@ def score(
     copied = max(s.copied for s in samples.values())
     workers = min(threads or available_threads(), max(1, COPIED_BYTES // max(1, copied)))
     pool = Parallel(n_jobs=workers, backend="threading")
-    units = [(name, rows) for name, values in samples.items() for rows in values.blocks]
+    units = [(name, rows) for name, values in samples.items() for rows in _units(values, sets[name])]
     outcomes = pool(delayed(work)(name, rows) for name, rows in units)
     standings: list[Standing] = []
     for name in samples:

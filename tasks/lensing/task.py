@@ -59,6 +59,18 @@ class Lensing:
             raise UsageError(f"sources={sources}: the task has {len(self.sources)} of them")
         return LensModel(kind, tuple(self.sources)[:sources], self.pixels, self.pixelscale, self.noise)  # type: ignore[arg-type]
 
+    def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray[np.float64]:
+        r"""Returns $\log p(x | y)$ up to a constant, for parameters $(L, K, p)$ and images $(L, 1, P, P)$.
+
+        Points outside of the prior's box, where there may be no lens, have minus infinity.
+        """
+        low, high = map(np.asarray, self.bounds)
+        inside = np.asarray(((y >= low) & (y <= high)).all(axis=-1))
+        out = np.full(inside.shape, -np.inf)
+        for l, image in enumerate(x[:, 0]):
+            out[l, inside[l]] = self.model.log_likelihood(y[l, inside[l]], image)
+        return out
+
     @property
     def names(self) -> list[str]:
         return list(self.model.names)
