@@ -58,9 +58,9 @@ def made_up(folder, name, seed, scores, *, task="toy", candidates=None, tier="A"
     return path
 
 
-def boards(folder, by=()):
+def boards(folder, by=(), rank_by="tiers"):
     groups = group_runs(collect_runs([Path(folder)])[0], by)
-    return {group.label: leaderboard(group) for group in groups}
+    return {group.label: leaderboard(group, rank_by) for group in groups}
 
 
 def test_a_sweep_becomes_a_table_a_leaderboard_and_a_figure(sweep, elsewhere, capsys):
@@ -188,13 +188,20 @@ def test_seeds_are_what_separates(elsewhere, rng):
     )
 
 
-def test_a_worse_tier_is_behind_whatever_its_energy(elsewhere, rng):
+def test_a_worse_tier_is_behind_unless_its_energy_is_better(elsewhere, rng):
     base = rng.normal(1.0, 0.1, 50)
     made_up("runs", "a", 0, base)
-    made_up("runs", "b", 0, base - 0.5, tier="B")
+    made_up("runs", "b", 0, base + rng.normal(0.0, 0.1, 50), tier="B")
     (board,) = boards("runs").values()
     assert board.candidate.tolist() == ["a", "b"]
+    assert board.tied.tolist() == ["best", "by tier"]
+    made_up("sharp", "a", 0, base)
+    made_up("sharp", "b", 0, base - 0.5, tier="B")
+    (board,) = boards("sharp").values()
+    assert board.candidate.tolist() == ["b", "a"]
     assert board.tied.tolist() == ["best", "no"]
+    (first,) = boards("sharp", rank_by="tiers_first").values()
+    assert first.candidate.tolist() == ["a", "b"]
 
 
 def test_settings_tell_candidates_apart_and_sizes_tell_leaderboards_apart(elsewhere, rng):

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
 
+from ..ranking.verdicts import objections
 from .outputs import MARK
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ def overview(result: "Result") -> Figure:
     return figure
 
 
+def _mark(standing: "Standing") -> str:
+    r"""The tier under a candidate's name, with a mark if there are objections."""
+    if standing.role != "candidate" or standing.tier == "-":
+        return ""
+    return f"\ntier {standing.tier}{'!' if standing.tier == 'A' and objections(standing) else ''}"
+
+
 def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], columns: int) -> None:
     scored = [s for s in standings if s.mira is not None]
     if not scored:
@@ -94,7 +102,7 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], col
         if s.mira.samples != null.samples:
             axes.hlines(s.mira.expected, i - 0.3, i + 0.3, color="black", ls="--", lw=1)
         axes.errorbar(i, s.mira.score, s.mira.stderr, fmt=marker, color=colors[s.name], capsize=4, ms=6, zorder=3)
-    axes.set_xticks(range(len(shown)), [s.name for s in shown])
+    axes.set_xticks(range(len(shown)), [f"{s.name}{_mark(s)}" for s in shown])
     axes.set_xlim(-0.5, len(shown) - 0.5)
     low = min(0.5, *(s.mira.score for s in scored if s.mira))
     high = max(e, *(s.mira.score for s in scored if s.mira))

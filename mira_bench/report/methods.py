@@ -86,8 +86,8 @@ def console_methods(methods: pd.DataFrame, width: int) -> "Table":
 def explain_methods(methods: pd.DataFrame, rank_by: str, width: int) -> str:
     r"""Returns a line about every column that is shown."""
 
-    by_energy = rank_by == "tiers" and methods["energy"].notna().any()
-    ordered = "tier, then energy; the number is its energy score" if by_energy else "MIRA; the number is its score"
+    by_energy = rank_by not in ("mira", "log") and methods["energy"].notna().any()
+    ordered = "the ranking; the number is its energy score" if by_energy else "the ranking; the number is its score"
     lines = {
         "method": "what was trained; beside it, the candidates that need no training",
         "MIRA": "mean over the trained networks ± its standard error over fiducials and trainings",

@@ -16,7 +16,10 @@ from .leaderboard import CONFIDENCE, FEW, MARK, few_seeds
 
 LONGEST = 62  # characters of a reason that fit into a panel
 SCORES = {"mira": "MIRA", "energy": "energy score (smaller is better)"}
-TIERS = "Tiers: A no miscalibration found, B informative but miscalibrated, C no better than the prior."
+TIERS = (
+    "Tiers: A no miscalibration found (! with objections), B informative but miscalibrated, C no better than the "
+    "prior, ? not resolved."
+)
 
 
 def leaderboard_figure(
@@ -72,7 +75,7 @@ def _names(axes: Axes, label: str, board: pd.DataFrame, gaps: Sequence[tuple[str
     beside = axes.get_yaxis_transform()
     ranked = [(i, r) for i, r in enumerate(board.itertuples()) if r.role == "candidate"]
     for i, r in ranked:
-        tier = r.tier if r.verdict != "failed" else "-"
+        tier = f"{r.tier}{'!' if r.objections else ''}" if r.verdict != "failed" else "-"
         axes.text(-0.035, i, tier, transform=beside, ha="center", va="center", fontsize=8, weight="bold")
     if ranked:
         axes.text(-0.035, -0.6, "tier", transform=beside, ha="center", va="bottom", fontsize=7, color="#444444")

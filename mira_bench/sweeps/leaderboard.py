@@ -45,7 +45,7 @@ FEW = (
 COLUMNS = [
     "leaderboard", "task", "rank", "candidate", "settings", "role", "tier", "tied", "tied_p", "seeds", "failed",
     "mira", "mira_stderr", "mira_low", "mira_high", "mira_expected", "energy", "energy_stderr", "energy_low",
-    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict", "reason",
+    "energy_high", "skill", "skill_stderr", "calibration_p", "verdict", "objections", "reason",
 ]  # fmt: skip
 
 
@@ -164,6 +164,12 @@ class _Entry:
         return "AB-C".index(calibrated if self.tier == "?" else self.tier)
 
     @property
+    def objections(self) -> str:
+        r"""What speaks against it in the runs in which it is in tier A."""
+        told = [] if "objections" not in self.table else [str(t) for t in self.table["objections"] if t and t == t]
+        return "; ".join(dict.fromkeys(told)) if self.tier == "A" else ""
+
+    @property
     def verdict(self) -> str:
         if not self.runs:
             return "failed"
@@ -237,6 +243,7 @@ def leaderboard(group: Comparable, rank_by: str = "tiers") -> pd.DataFrame:
         ranked = i < len(ordered)
         row: dict[str, Any] = {"leaderboard": group.label, "task": group.task, "candidate": entry.name}
         row |= {"settings": entry.settings, "role": entry.role, "verdict": entry.verdict, "reason": entry.reason}
+        row["objections"] = entry.objections
         row |= {"seeds": f"{len(entry.runs)}/{seeds}", "failed": entry.failures, "mira_expected": entry.expected}
         row |= {"calibration_p": entry.calibration_p, "tier": entry.tier if ranked else "-"}
         if ranked:
@@ -280,7 +287,7 @@ def display_board(table: pd.DataFrame) -> pd.DataFrame:
         "settings": [str(r.settings) for r in rows],
         "seeds": [seeds(r) for r in rows],
         "MIRA": [spread(r.mira, r.mira_low, r.mira_high) for r in rows],
-        "tier": [str(r.tier) for r in rows],
+        "tier": [f"{r.tier}{'!' if r.objections else ''}" for r in rows],
         "energy": [spread(r.energy, r.energy_low, r.energy_high) for r in rows],
         "skill": [number(r.skill, ".3f") for r in rows],
         "tied with best": [str(r.tied) for r in rows],
