@@ -198,6 +198,8 @@ def test_every_task_config_composes_and_runs(task):
     if task.startswith("lensing"):  # its samplers take seconds at their own size
         few += ["fiducials=3", "candidates=[epl_3]"]
         few += ["task.candidates.epl_3.smc={particles:20,chains:4,draws:6,warmup:1}"]
+    if task in ("defects", "defects/ten"):  # tests/tasks/test_defects.py has all of their candidates
+        few += ["candidates=[exact,heavy_tails]"]
     if task in ("slcp", "slcp_distractors", "bernoulli_glm", "sir", "lotka_volterra"):  # so do their references
         few += ["fiducials=3", "candidates=[narrow]"]
     assert main([f"task={task}", *few, f"metrics=[{','.join(_configs('metric'))}]", "out=here", "progress=false"]) == 0

@@ -198,7 +198,7 @@ class CalibrationResult:
             return max(found)
 
         e = self.effects
-        together = {"balls": e.balls, "marginals": e.dispersion.max(axis=1), "shape": e.tails}
+        together = {"balls": e.balls, "marginals": e.dispersion.max(axis=1, initial=0.0), "shape": e.tails}
         widths = [smallest(np.log(WIDTHS), together[g], g) for g in together if g in self.groups]
         one = smallest(np.log(WIDTHS), e.dispersion.min(axis=1), "marginals") if e.dispersion.size else math.nan
         pair = smallest(CORRELATIONS, e.pair, "shape") if "shape" in self.groups else math.nan
@@ -287,10 +287,13 @@ class Calibration(Metric):
         axes = marginal_axes(dim, block.seed)
         centers = uniform_centers(block.seed, self.regions, dim)
         ruler = block.scale(self.normalize)
-        likelihood = block.log_likelihood(chosen) if block.log_likelihood is not None and self.data else None
         tables: list[Table] = []
         places: list[Floats] = []
         sets = _sets(block)
+        # A set that several truths share has several data, and its points no likelihood of their own.
+        likelihood = None
+        if block.log_likelihood is not None and self.data and all(len(rows) == 1 for rows in sets):
+            likelihood = block.log_likelihood(chosen)
         effects: list[Effects] = []
         with one_blas_thread():
             for rows in sets:
@@ -307,9 +310,7 @@ class Calibration(Metric):
                 inside = np.concatenate([block.truths[rows[1:]], samples])
                 places.append(axes @ ((truth + inside.sum(axis=0)) / (1 + len(inside))))
                 points, around = frame(truth, inside, scale, row, centers, block.index[rows[:1]], EUCLIDEAN)
-                likely = None
-                if likelihood is not None and len(rows) == 1:
-                    likely = likelihood[rows[0], np.concatenate([[0], 1 + part])]
+                likely = None if likelihood is None else likelihood[rows[0], np.concatenate([[0], 1 + part])]
                 rng = tie_breaker(block.seed, first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
                 if first < EFFECT_FIDUCIALS and len(samples) > 3:
@@ -322,7 +323,7 @@ class Calibration(Metric):
             "points": np.array([len(t.ranks) for t in tables]),
             "truths": np.array([len(rows) for rows in sets]),
             "projected": np.array(len(axes) < dim),
-            "likelihood": np.array(likelihood is not None and all(len(rows) == 1 for rows in sets)),
+            "likelihood": np.array(likelihood is not None),
             "seed": np.array(block.seed),
             "thinned": np.array([count, effective]),
         }

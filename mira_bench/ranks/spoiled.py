@@ -61,15 +61,22 @@ class Effects:
         mean = {key: np.sum([r[f"effect_{key}"] for r in kept], axis=0) / count for key in Effects.__annotations__}
 
         def unit(group: str, kind: str) -> Floats:
-            found = np.array([value for f, value in sd.items() if (f.group, f.kind) == (group, kind)] or [0.0])
-            return np.where(found > 0, found, np.inf)
+            return np.array([value for f, value in sd.items() if (f.group, f.kind) == (group, kind)])
+
+        def relative(key: str, unit: Floats) -> Floats:
+            # A parameter that cannot vary has no features: no error of it could be seen, and none could be made.
+            return np.abs(mean[key][..., unit > 0]) / unit[unit > 0]
+
+        def single(key: str, unit: Floats) -> Floats:
+            known = unit[unit > 0]
+            return np.abs(mean[key]) / np.median(known) if len(known) else np.zeros(len(mean[key]))
 
         return Effects(
-            np.abs(mean["balls"]) / unit("balls", "mira"),
-            np.abs(mean["dispersion"]) / unit("marginals", "dispersion"),
-            np.abs(mean["tails"]) / unit("shape", "tails"),
-            np.abs(mean["location"]) / unit("marginals", "location"),
-            np.abs(mean["pair"]) / np.median(unit("shape", "pair")),
+            single("balls", unit("balls", "mira")),
+            relative("dispersion", unit("marginals", "dispersion")),
+            single("tails", unit("shape", "tails")),
+            relative("location", unit("marginals", "location")),
+            single("pair", unit("shape", "pair")),
         )
 
 

@@ -64,12 +64,16 @@ def whitening(points: Floats) -> Floats:
     count, dim = points.shape
     covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
     sd = np.sqrt(np.diag(covariance))
-    sd = np.where(sd > 0, sd, 1.0)
+    fixed = sd == 0
+    sd = np.where(fixed, 1.0, sd)
     shrink = min(1.0, SHRINKAGE + (dim / max(count - 1, 1)) ** 2)
     correlation = (1 - shrink) * covariance / np.outer(sd, sd)
     np.fill_diagonal(correlation, 1.0)
     values, vectors = np.linalg.eigh(correlation)
-    return np.asarray((vectors / np.sqrt(np.maximum(values, 1e-9))) @ vectors.T / sd[:, None])
+    root = (vectors / np.sqrt(np.maximum(values, 1e-9))) @ vectors.T / sd[:, None]
+    # An axis along which nothing moves would get the rounding errors of the others, and they would be ranked.
+    root[:, fixed] = 0.0
+    return np.asarray(root)
 
 
 @dataclass(frozen=True)

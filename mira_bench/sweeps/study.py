@@ -258,7 +258,7 @@ def study(
     make: Callable[["DictConfig", str], Asked],
     facts: Mapping[str, Any] | None = None,
 ) -> tuple[list[Run], dict[str, str]]:
-    r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power a figure).
+    r"""Repeats a run over what `cfg.study` varies, and writes one table (and for power over `fiducials` a figure).
 
     Arguments:
         cfg: The config of the experiment. `cfg.study` varies any keys of it, `task` among them: `grid` (key to values,
@@ -293,8 +293,9 @@ def study(
             )
             note += f"by {' and '.join(keys)}. The rows of a perfect candidate are false alarms."
             _write_page(out, task_name, markdown(_show_rejections(table, keys)), note)
-            announce(out, "figures/power.png", "figures/power.pdf")
-            save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
+            if "fiducials" in keys:
+                announce(out, "figures/power.png", "figures/power.pdf")
+                save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
         else:
             table = _count_winners(frame, keys)
             note = (
