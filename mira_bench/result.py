@@ -100,7 +100,7 @@ class Result:
         r"""The ranking, best first; see `mira_bench.ranking.tiers`."""
         table = rank(list(self.standings), rank_by=self.rank_by, names=self.names, seed=self.seed)
         scores = {s.name: s.scores for s in self.standings}
-        for metric in self.columns:
+        for metric in (key for key in self.columns if key not in table):
             values = [scores[name][metric].score if metric in scores[name] else np.nan for name in table["candidate"]]
             table.insert(table.columns.get_loc("verdict"), metric, values)
         return table

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..errors import RunError, UsageError
-from ..ranking.tiers import RANKINGS
+from ..ranking.tiers import RANKINGS, TIERS
 from ..report.figures import save
 from ..report.outputs import clear_collected
 from ..report.tables import latex, markdown
@@ -19,6 +19,13 @@ from ..sweeps.collect import Comparable, collect_jobs, collect_runs, gaps, group
 from ..sweeps.jobs import Job
 from ..sweeps.leaderboard import CONFIDENCE, FEW, display_board, few_seeds, leaderboard
 
+RULES = {
+    "tiers": TIERS,
+    "tiers_first": "tiers, then by energy score",
+    "energy": "energy score",
+    "log": "log score",
+    "mira": "the distance of MIRA from its expectation",
+}
 LISTED = 20  # jobs that are printed; jobs.csv has them all
 NAMED = 4  # jobs that are named in a line
 
@@ -35,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="DIR", help="default: the folder, if it is one; or results/collected"
     )
     parser.add_argument("--by", nargs="+", default=[], metavar="KEY", help="one leaderboard per value of these keys")
-    parser.add_argument("--rank-by", choices=RANKINGS, help="default: as in the runs")
+    parser.add_argument("--rank-by", choices=RANKINGS, help="the rule (default: that of the runs)")
     return parser
 
 
@@ -46,8 +53,8 @@ def _note(group: Comparable, rank_by: str, board: pd.DataFrame) -> str:
     seeds = sorted({run.seed for run in group.runs})
     config = group.runs[0].config
     sizes = [f"{config[key]} {key}" for key in ("fiducials", "samples") if config.get(key) is not None]
-    rule = "the distance of MIRA from its expectation" if rank_by == "mira" else "tiers, then by energy score"
-    if rank_by == "tiers" and not tiers:
+    rule = RULES[rank_by]
+    if rank_by in ("tiers", "tiers_first") and not tiers:
         rule = "energy score (there are no tiers without the metric calibration)"
     if len(seeds) == 1:
         errors = (

@@ -43,7 +43,8 @@ Examples
   python -m mira_bench task=mine task.file=sim.py 'candidates=[npe,nle,mine.py:build]' budget=10000 dry=true
 
 Keys that every task takes
-  fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= rank_by=tiers|mira workers= device=
+  fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= workers= device=
+  rank_by= (tiers: by energy score, and by tier where that does not separate; energy, log, tiers_first, mira)
   budget= (simulations to train on) seeds= (trainings of each network)
   out= sweep= store= store.check= keep_samples= progress= dry=true (print the cost first), experiment=,
   and metric.<name>.<setting>=

@@ -56,7 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--regions", type=int, default=100, help="random balls per truth (default: 100)")
     parser.add_argument("--seed", type=int, default=0, help="the seed of centers, ties and tests (default: 0)")
-    parser.add_argument("--rank-by", default="tiers", choices=RANKINGS, help="tiers, or the paper's order")
+    parser.add_argument(
+        "--rank-by",
+        default="tiers",
+        choices=[r for r in RANKINGS if r != "log"],
+        help="tiers: by energy score, and by tier where that does not separate (default); energy alone; tiers_first; "
+        "mira, the paper's order",
+    )
     parser.add_argument(
         "--metrics", type=_words, metavar="A,B", help="by default mira, calibration, tarp, sbc, energy, c2st, mmd"
     )

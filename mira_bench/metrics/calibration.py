@@ -292,7 +292,7 @@ class Calibration(Metric):
         sets = _sets(block)
         # A set that several truths share has several data, and its points no likelihood of their own.
         likelihood = None
-        if block.log_likelihood is not None and self.data and all(len(rows) == 1 for rows in sets):
+        if block.log_likelihood is not None and self.data and block.conditional and all(len(r) == 1 for r in sets):
             likelihood = block.log_likelihood(chosen)
         effects: list[Effects] = []
         with one_blas_thread():

@@ -125,7 +125,8 @@ def order(standings: Sequence[Standing], rank_by: str, seed: int = 0) -> list[St
         if not any(math.isfinite(score) for score in scores):
             return sorted(good, key=lambda s: (s.trust, _mira_distance(s))) + failed
         return [good[i] for i in succession([s.trust for s in good], scores, pvalues)] + failed
-    return sorted(good, key=lambda s: (score_of(s, rank_by), _mira_distance(s))) + failed
+    # What has no log score is ordered by the energy score, which is as proper.
+    return sorted(good, key=lambda s: (score_of(s, rank_by), score_of(s, "energy"), _mira_distance(s))) + failed
 
 
 def _compared(ordered: list[Standing], rank_by: str, seed: int) -> tuple[NDArray[np.float64], int]:
@@ -208,11 +209,19 @@ def _disagreements(ordered: Sequence[Standing], seed: int) -> list[str]:
     return found
 
 
+def _without_density(ordered: Sequence[Standing]) -> list[str]:
+    r"""Says why candidates have no log score."""
+    found = {s.name: s.scores["log_score"].note for s in ordered if s.log_score is None and "log_score" in s.scores}
+    return [f"{name} ranks below those that have a log score, which was {note}" for name, note in found.items()]
+
+
 def notices(standings: Sequence[Standing], rank_by: str, seed: int) -> list[str]:
     r"""Returns what the order alone does not say, one sentence each."""
 
     ordered = order([s for s in standings if s.role == "candidate"], rank_by, seed)
-    return conflicts(ordered, rank_by, seed) + _disagreements([s for s in ordered if s.failure is None], seed)
+    good = [s for s in ordered if s.failure is None]
+    told = conflicts(ordered, rank_by, seed) + _disagreements(good, seed)
+    return told + (_without_density(good) if rank_by == "log" else [])
 
 
 def rank(

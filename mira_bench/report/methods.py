@@ -86,8 +86,10 @@ def console_methods(methods: pd.DataFrame, width: int) -> "Table":
 def explain_methods(methods: pd.DataFrame, rank_by: str, width: int) -> str:
     r"""Returns a line about every column that is shown."""
 
-    by_energy = rank_by not in ("mira", "log") and methods["energy"].notna().any()
-    ordered = "the ranking; the number is its energy score" if by_energy else "the ranking; the number is its score"
+    by_log, by_energy = rank_by == "log", rank_by != "mira" and methods["energy"].notna().any()
+    score = "log score" if by_log else "energy score" if by_energy else "distance of MIRA from its expectation"
+    by = {"tiers": "the ranking's rule", "tiers_first": "tier, then energy"} if by_energy else {}
+    ordered = f"{by.get(rank_by, score)}; the number is its {score if by_log or by_energy else 'score'}"
     lines = {
         "method": "what was trained; beside it, the candidates that need no training",
         "MIRA": "mean over the trained networks ± its standard error over fiducials and trainings",

@@ -214,7 +214,7 @@ def score(
         groups: Labels with shape $(L,)$ of fiducials that share one sample set, in every candidate. Without them,
             equal sets are found in each candidate by itself.
         reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
-        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking.tiers`.
+        rank_by: `"tiers"`, `"energy"`, `"mira"` or `"tiers_first"`, see `mira_bench.ranking.tiers`.
         thin: Whether to thin all candidates to the smallest $S$, evenly spaced; by default each is compared with the
             expectation for its own $S$.
         threads: The number of threads, by default all cores. The result does not depend on it.
@@ -237,6 +237,8 @@ def score(
         raise UsageError("there are no candidates to score: the mapping is empty")
     if rank_by not in RANKINGS:
         raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
+    if rank_by == "log":
+        raise UsageError("rank_by='log' needs densities, and here are samples alone: rank_by='energy' is as proper")
     if layout not in (None, *LAYOUTS):
         raise UsageError(f"layout={layout!r} is not one of {', '.join(LAYOUTS)}")
     inputs = {f"candidate {name!r}": values for name, values in candidates.items()}

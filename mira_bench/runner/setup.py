@@ -24,7 +24,7 @@ from ..adapters.source import Source
 from ..candidate import Candidate, Oracle, Prior
 from ..errors import UsageError
 from ..metric import Context, Metric
-from ..metrics import choose_metrics
+from ..metrics import LogScore, choose_metrics
 from ..ranking.tiers import RANKINGS
 from ..task import BLOCK, Task
 from .store import Store
@@ -43,7 +43,8 @@ class Settings:
         seed: The seed: the same seed gives the same result for any number of workers.
         metrics: Names of metrics and metrics of your own in a list, or metrics by name; by default those of
             `mira_bench.metrics.DEFAULT`.
-        rank_by: `"tiers"` or `"mira"`, see `mira_bench.ranking.tiers`.
+        rank_by: `"tiers"`, `"energy"`, `"log"` (which adds the metric `log_score`), `"mira"` or `"tiers_first"`, see
+            `mira_bench.ranking.tiers`.
         workers: The number of processes that work at a time.
         backend: What runs them: `"loky"`, another backend of joblib, or `"dask"`; see `mira_bench.runner.engines`.
         address: The address of a Dask scheduler.
@@ -243,6 +244,8 @@ class Setup:
                 if label not in everyone and control.skip(task) is None:
                     everyone[label] = control
         chosen = choose_metrics(settings.metrics)
+        if settings.rank_by == "log":
+            chosen.setdefault("log_score", LogScore())
         try:
             identity = Identity.of(task, everyone, chosen)
         except UsageError:

@@ -11,6 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 
@@ -18,7 +19,7 @@ from ..config import Asked
 from ..errors import RunError, UsageError
 from ..metric import Metric, Scores
 from ..metrics import choose_metrics
-from ..ranking.tiers import rank
+from ..ranking.tiers import TIE_LEVEL, order
 from ..report.figures import power_figure, save
 from ..report.outputs import announce, finish
 from ..report.provenance import provenance
@@ -26,6 +27,8 @@ from ..report.tables import markdown
 from ..result import Result
 from ..runner.progress import Progress
 from ..runner.run import perform
+from ..statistics import separations
+from ..streams import generator
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("mira_bench")
 
 MEASURES = ("winners", "power", "scores")
+RULES = ("mira", "energy", "tiers_first", "tiers")  # whose winners are compared
 
 
 @dataclass(frozen=True)
@@ -114,16 +118,23 @@ def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, 
 
 
 def _winners(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
-    r"""Who is ranked first by each rule."""
+    r"""The rank of each candidate by each rule, its energy score, and whether another is significantly better."""
     result = perform(*asked)
     for name, reason in result.failures.items():
         raise RunError(f"who wins cannot be said where {_whose(name)} failed, with {setting}: {reason}")
-    winner = {
-        by: rank(list(result.standings), rank_by=by, seed=setting["seed"]).candidate.iloc[0] for by in ("mira", "tiers")
-    }
     ranked = [s for s in result.standings if s.role == "candidate"]
-    energies = {s.name: s.energy.score for s in ranked if s.energy is not None}
-    return [setting | winner | {"energy": min(energies, key=lambda name: energies[name], default=None)}]
+    places = {by: {s.name: i for i, s in enumerate(order(ranked, by, setting["seed"]), 1)} for by in RULES}
+    energies = [s.energy.per_fiducial for s in ranked if s.energy is not None]
+    beaten = [False] * len(ranked)
+    if len(energies) == len(ranked) > 0:
+        pvalues = separations(np.stack(energies), generator(setting["seed"], "sign flips"))
+        means = np.array([s.mean() for s in energies])
+        beaten = [bool(((p < TIE_LEVEL) & (means < mean)).any()) for p, mean in zip(pvalues, means, strict=True)]
+    rows = []
+    for s, worse in zip(ranked, beaten, strict=True):
+        row = setting | {"candidate": s.name, "tier": s.tier, "score": np.nan if s.energy is None else s.energy.score}
+        rows.append(row | {"beaten": int(worse)} | {by: places[by][s.name] for by in RULES})
+    return rows
 
 
 def _pvalues(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
@@ -146,14 +157,31 @@ def _share(counts: pd.DataFrame) -> pd.DataFrame:
     return counts
 
 
+def _regrets(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    r"""By how much the expected score of each candidate is worse than that of the best one, relative to the latter.
+
+    The expected score is the mean over all repeats, in which all candidates see the same fiducials. It does not depend
+    on the number of fiducials, so those settings speak that have the most of them.
+    """
+    fixed = [key for key in keys if key != "fiducials"]
+    if "fiducials" in keys:
+        most = runs.groupby(fixed)["fiducials"].transform("max") if fixed else runs["fiducials"].max()
+        runs = runs[runs["fiducials"] == most]
+    expected = runs.groupby([*fixed, "candidate"], sort=False)["score"].mean().rename("expected").reset_index()
+    best = expected.groupby(fixed)["expected"].transform("min") if fixed else expected["expected"].min()
+    return expected.assign(regret=expected["expected"] / best - 1)
+
+
 def _count_winners(runs: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    r"""How often each candidate wins, per setting and rule, with the binomial standard error."""
-    long = runs.melt(id_vars=[*keys, "seed"], value_vars=["mira", "energy", "tiers"], var_name="rule")
-    counts = long.groupby([*keys, "rule", "value"], sort=False).size().rename("wins").reset_index()
-    counts = counts.rename(columns={"value": "winner"})
+    r"""How often each candidate wins, per setting and rule, its regret, and how often it won though it was beaten."""
+    long = runs.melt(id_vars=[*keys, "seed", "candidate", "beaten"], value_vars=list(RULES), var_name="rule")
+    groups = long[long["value"] == 1].groupby([*keys, "rule", "candidate"], sort=False)["beaten"]
+    counts = groups.agg(wins="size", beaten="mean").reset_index()
     counts["runs"] = counts.groupby([*keys, "rule"])["wins"].transform("sum")
     counts["share"] = counts["wins"] / counts["runs"]
-    return _share(counts)
+    on = [key for key in keys if key != "fiducials"]
+    counts = counts.merge(_regrets(runs, keys), on=[*on, "candidate"], how="left")
+    return _share(counts.rename(columns={"candidate": "winner"}))
 
 
 def _count_rejections(runs: pd.DataFrame, keys: list[str], level: float) -> pd.DataFrame:
@@ -164,20 +192,35 @@ def _count_rejections(runs: pd.DataFrame, keys: list[str], level: float) -> pd.D
     return _share(groups.agg(runs="count", share="mean").reset_index())
 
 
-def _show_winners(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    r"""One row per setting, one column per rule: who wins how often."""
+def _show_winners(table: pd.DataFrame, keys: list[str]) -> dict[str, pd.DataFrame]:
+    r"""Tables by their titles, one row per setting, one column per rule: who wins, and what is lost by it."""
 
-    def cell(part: pd.DataFrame) -> str:
+    def names(part: pd.DataFrame) -> str:
         ordered = part.sort_values("share", ascending=False)
         return ", ".join(f"{r.winner} {r.share:.0%}" for r in ordered.itertuples() if r.share >= 0.05)
 
-    rows = []
-    for values, part in table.groupby(keys, sort=True):
-        row = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
-        for rule in ("mira", "energy", "tiers"):
-            row[f"by {rule}"] = cell(part[part["rule"] == rule])
-        rows.append({key: str(value) for key, value in row.items()})
-    return pd.DataFrame(rows)
+    def best(part: pd.DataFrame) -> str:
+        return f"{part.loc[part['regret'] == 0, 'share'].sum():.0%}"
+
+    def loss(part: pd.DataFrame) -> str:
+        return f"{100 * (part['share'] * part['regret']).sum():.2f} ({(part['share'] * part['beaten']).sum():.0%})"
+
+    shown: dict[str, Callable[[pd.DataFrame], str]] = {
+        "Who wins (those with at least 5 %)": names,
+        "How often the candidate with the best expected energy score wins (the exact one, if it is there)": best,
+        "Regret: by how many percent the winner's expected energy score is worse than the best one's; in parentheses, "
+        "how often another candidate is significantly better than the winner": loss,
+    }
+    tables = {}
+    for title, cell in shown.items():
+        rows = []
+        for values, part in table.groupby(keys, sort=False):
+            row = dict(zip(keys, values if isinstance(values, tuple) else (values,), strict=True))
+            rows.append({key: str(value) for key, value in row.items()})
+            rows[-1] |= {f"by {rule}": cell(part[part["rule"] == rule]) for rule in RULES}
+        if title.startswith("Who") or table["regret"].notna().all():
+            tables[title] = pd.DataFrame(rows)
+    return tables
 
 
 def _show_rejections(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
@@ -263,8 +306,8 @@ def study(
     Arguments:
         cfg: The config of the experiment. `cfg.study` varies any keys of it, `task` among them: `grid` (key to values,
             all combinations), `cases` (name to key and value), `repeats` (seeds). It says what to `measure`: `winners`,
-            who is ranked first by each rule; `power`, how often each metric rejects each candidate at `level`;
-            `scores`, all scores.
+            who is ranked first by each rule, and what is lost by it; `power`, how often each metric rejects each
+            candidate at `level`; `scores`, all scores.
         out: The folder for the tables.
         task_name: The name of the task.
         make: Makes what a config and the name of its task describe.
@@ -298,10 +341,8 @@ def study(
                 save(power_figure(table, float(cfg.study.level)), out / "figures" / "power")
         else:
             table = _count_winners(frame, keys)
-            note = (
-                f"Who is ranked first, in {cfg.study.repeats} repeats of each row (winners of at least 5 % are shown)."
-            )
-            _write_page(out, task_name, markdown(_show_winners(table, keys)), note)
+            pages = [f"{title}:\n\n{markdown(part)}" for title, part in _show_winners(table, keys).items()]
+            _write_page(out, task_name, "\n".join(pages), f"{cfg.study.repeats} repeats of each row.")
         announce(out, "runs.csv", "study.csv")
         frame.to_csv(out / "runs.csv", index=False)
         table.to_csv(out / "study.csv", index=False)
