@@ -11,7 +11,7 @@ test: .venv/installed-test
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/python -m pytest --numprocesses auto $(ARGS)
+	.venv/bin/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 # torch first and alone: the exact version that the constraints name, before another package asks for a newer one.
 .venv/installed: pyproject.toml constraints.txt

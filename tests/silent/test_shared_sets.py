@@ -12,6 +12,14 @@ from mira_bench.adapters.files import Files
 L, S = 120, 30
 
 
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    r"""Forests are small: all that is asked of C2ST here is whether two calls give the same."""
+    module = import_module("mira_bench.metrics.c2st")
+    make = module._classifier
+    monkeypatch.setattr(module, "_classifier", lambda kind, trees, *more: make(kind, 2, *more))
+
+
 @pytest.fixture
 def toy(rng):
     x = rng.normal(size=(L, 2))
