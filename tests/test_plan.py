@@ -8,9 +8,10 @@ import pytest
 
 import mira_bench as mb
 from mira_bench.cli.command import main
-from mira_bench.ranking.power import _effects, _Error
-from mira_bench.ranks.players import WIDTHS, marginal_axes, width_effects
+from mira_bench.ranking.power import _Error, _features
 from mira_bench.ranks.scaling import Scaling
+from mira_bench.ranks.spoiled import WIDTHS, effects_of
+from mira_bench.ranks.tables import marginal_axes
 
 
 def caught(rng, metric, fiducials, dim, samples, factor, shift, repeats, level, extent):
@@ -22,7 +23,8 @@ def caught(rng, metric, fiducials, dim, samples, factor, shift, repeats, level, 
         truths = middle + rng.normal(size=(fiducials, dim))
         values = middle[:, None] + shift + factor * rng.normal(size=(fiducials, samples, dim))
         scaling = Scaling(truths, task=bounds)
-        record = metric.observe(mb.Block(truths, values, np.arange(fiducials), scaling, seed))
+        x = rng.normal(size=(fiducials, dim))  # the plan counts on as many data as parameters
+        record = metric.observe(mb.Block(truths, values, np.arange(fiducials), scaling, seed, x=x))
         found += metric.reduce([record], scaling).pvalue < level
     return found / repeats
 
@@ -55,22 +57,21 @@ def test_the_power_is_what_it_claims(rng, error, metrics, monkeypatch):
         assert abs(seen - row.power) < 4 * np.sqrt(row.power * (1 - row.power) / repeats), name
 
 
-def test_effects_are_those_of_the_players(rng):
-    dim, samples, fiducials = 2, 41, 200
+def test_effects_are_those_of_the_test(rng):
+    # What the plan simulates, and what the test finds out about itself by moving its own samples.
+    dim, samples = 2, 60
     axes = marginal_axes(dim, 0)
-    simulated = np.array(
-        [
-            width_effects(
-                rng.normal(size=(samples, dim)), rng.uniform(-3, 3, size=(20, dim)), axes, rng, players=20
-            )
-            for _ in range(fiducials)
-        ]
-    )  # fmt: skip
-    mean, error = simulated.mean(0), simulated.std(0, ddof=1) / np.sqrt(fiducials)
-    known = [0, 1, 2, 4, 5, 7]  # a trend is not stretched by width_effects
-    for w in (3, 8):  # 0.9 and 1.1; a player takes one of the samples away, and stretches about the sample mean
-        exact = _effects(_Error(float(WIDTHS[w]), 0.0, dim, samples - 1, 6.0, 0), axes)
-        assert (np.abs(mean[w] - exact)[known] < 4 * error[w][known] + 0.05 * np.abs(exact[known]) + 1e-4).all()
+    centers = -3 + 6 * rng.random((200, 32, dim))
+    made = [effects_of(rng.normal(size=(samples, dim)), c, axes, rng) for c in centers]
+    for w in (3, 10):
+        listed, wrong, exact = _features(_Error(float(WIDTHS[w]), 0.0, dim, samples, 6.0, 0), 32)
+        rows = [i for i, f in enumerate(listed) if f.kind == "dispersion" and f.group == "marginals"]
+        rows += [i for i, f in enumerate(listed) if f.kind == "tails" and f.column < 0]
+        planned = (wrong - exact)[:, rows]
+        found = np.stack([[*e.dispersion[w], e.tails[w]] for e in made])
+        error = np.hypot(planned.std(axis=0) / np.sqrt(len(planned) / 16), found.std(axis=0) / np.sqrt(len(found)))
+        assert (np.abs(planned.mean(axis=0) - found.mean(axis=0)) < 4 * error).all()
+        assert (np.abs(found.mean(axis=0)) > 4 * error).all()
 
 
 def test_more_is_needed_for_less():

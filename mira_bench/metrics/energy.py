@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 
 from ..arrays import Array, as_host, refuse_non_finite
 from ..compiling import compiled
@@ -107,7 +107,7 @@ class EnergyResult(MeanScore):
         if np.isnan(self.prior).any():
             return None
         mean, stderr = mean_stderr(self.prior - self.bounded)
-        reach = max(2.0, float(stats.t.ppf(0.975, len(self.prior) - 1)))
+        reach = max(2.0, float(scipy.special.stdtrit(len(self.prior) - 1, 0.975)))
         if mean > reach * stderr:
             return "some"
         return "none" if self.skill + reach * self.skill_stderr < NO_SKILL else "unresolved"

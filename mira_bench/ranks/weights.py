@@ -10,8 +10,8 @@ __all__ = ["columns_of", "normal_scores", "sketch"]
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy import special, stats
 
 from ..arrays import Array, as_host, flat
 from ..streams import generator
@@ -30,8 +30,8 @@ def normal_scores(values: Floats) -> Floats:
 
     if len(values) == 0 or values.shape[1] == 0:
         return np.zeros(values.shape)
-    ranks = stats.rankdata(values, axis=0)
-    scores = special.ndtri((ranks - 0.5) / len(values))
+    ranks = scipy.stats.rankdata(values, axis=0)
+    scores = scipy.special.ndtri((ranks - 0.5) / len(values))
     return np.asarray(np.where(np.ptp(values, axis=0) > 0, scores - scores.mean(axis=0), 0.0))
 
 

@@ -270,7 +270,7 @@ def test_chains_are_thinned(rng, without_effects):
 
 @pytest.mark.parametrize("error", ["width", "one_width", "shift", "correlation"])
 def test_what_is_detectable_is_detected(rng, error, monkeypatch):
-    r"""A candidate that is wrong by what is named is caught nine times in ten at the 1 % level, by half of it rarely."""
+    r"""A candidate that is wrong by what is named is caught nine times in ten at the 1 % level, half of it rarely."""
     fiducials, samples, repeats = 80, 50, 30
     settings = {"regions": 8, "replicates": 999}
 

@@ -40,7 +40,8 @@ def test_shifted_and_narrow_are_seen_in_the_right_dimension(rng):
 
 
 def test_projections_are_ranks_along_directions(rng):
-    from mira_bench.ranks.players import marginal_axes, random_axes
+    from mira_bench.ranks.players import random_axes
+    from mira_bench.ranks.tables import marginal_axes
 
     truths, samples = rng.normal(size=(80, 3)), rng.normal(size=(80, 25, 3))
     truths[:40], samples[:40, :5] = 0.5, 0.5  # ties along every direction
