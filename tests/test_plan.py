@@ -64,12 +64,12 @@ def test_effects_are_those_of_the_test(rng):
     centers = -3 + 6 * rng.random((200, 32, dim))
     made = [effects_of(rng.normal(size=(samples, dim)), c, axes, rng) for c in centers]
     for w in (3, 10):
-        listed, wrong, exact = _features(_Error(float(WIDTHS[w]), 0.0, dim, samples, 6.0, 0), 32)
+        listed, features = _features(_Error(float(WIDTHS[w]), 0.0, dim, samples, 6.0, 0), 32)
         rows = [i for i, f in enumerate(listed) if f.kind == "dispersion" and f.group == "marginals"]
         rows += [i for i, f in enumerate(listed) if f.kind == "tails" and f.column < 0]
-        planned = (wrong - exact)[:, rows]
+        planned = (features["wrong"] - features["exact"])[:, rows]
         found = np.stack([[*e.dispersion[w], e.tails[w]] for e in made])
-        error = np.hypot(planned.std(axis=0) / np.sqrt(len(planned) / 16), found.std(axis=0) / np.sqrt(len(found)))
+        error = np.hypot(planned.std(axis=0) / np.sqrt(len(planned) / 8), found.std(axis=0) / np.sqrt(len(found)))
         assert (np.abs(planned.mean(axis=0) - found.mean(axis=0)) < 4 * error).all()
         assert (np.abs(found.mean(axis=0)) > 4 * error).all()
 

@@ -8,6 +8,7 @@ scatter, is simulated, with the same truths and noise for the wrong candidate an
 
 __all__ = ["plan"]
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,8 +32,10 @@ EXTENT = 6.0  # posterior standard deviations: what some hundred truths span if 
 BALLS = 2**15  # truths and centers over which the effect on balls is averaged
 PLAYED = 400  # fiducials whose players tell how the features scatter
 SETS = 100  # sample sets on which the features of the calibration test are simulated
-TRUTHS = 16  # for each of them
-DRAWS = 20000  # draws of the test statistic at each number of fiducials
+TRUTHS = 8  # for each of them
+PLAYERS = 4  # points that play the truth, for each truth
+FEW = 256  # up to so many fiducials, sums are not taken as normal
+DRAWS = 10000  # draws of the test statistic at each number of fiducials
 GRID = 1024  # points of the Brownian bridge that stands for a Kolmogorov-Smirnov test
 MOST = 10**6  # beyond so many fiducials, the answer is that the test does not see it
 
@@ -103,18 +106,18 @@ def _mira_power(error: _Error, regions: int, level: float) -> Callable[[int], fl
     return power
 
 
-def _features(error: _Error, regions: int) -> tuple[list[Feature], NDArray[np.float64], NDArray[np.float64]]:
+def _features(error: _Error, regions: int) -> tuple[list[Feature], dict[str, NDArray[np.float64]]]:
     r"""The features of truths, relative to their set, with the wrong candidate and with the exact one, $(n, F)$ each.
 
     Truths, noise, balls and data are the same for both: what the error does to the features is known with little noise.
-    Data are as many as parameters, and the error does not go with them.
+    Data are as many as parameters, and the error does not go with them. The null of the test is that of the wrong
+    candidate's own players.
     """
     rng = generator(error.seed, "plan features")
     axes = marginal_axes(error.dim, error.seed)
     columns = min(error.dim, COLUMNS)
     listed = feature_list(len(axes), columns, False)
-    wrong: list[NDArray[np.float64]] = []
-    exact: list[NDArray[np.float64]] = []
+    found: dict[str, list[NDArray[np.float64]]] = {"wrong": [], "exact": [], "null": []}
     count = min(error.samples, POINTS - 1)
     for _ in range(SETS):
         noise = rng.standard_normal((count, error.dim))
@@ -122,44 +125,58 @@ def _features(error: _Error, regions: int) -> tuple[list[Feature], NDArray[np.fl
         centers = (corner + error.extent * rng.random((regions, error.dim))) / error.extent
         place, data = rng.standard_normal(len(axes)), rng.standard_normal(columns)
         for truth in rng.standard_normal((TRUTHS, error.dim)):
-            for samples, out in ((error.shift + error.factor * noise, wrong), (noise, exact)):
+            for key, samples in (("wrong", error.shift + error.factor * noise), ("exact", noise)):
                 points = np.concatenate([truth[None], samples]) / error.extent
                 table = rank_table(points, centers, axes, rng=np.random.default_rng(0))
                 features = expand(table.ranks, table.balls, place, data, False)
-                out.append(features[0] - features.mean(axis=0))
-    return listed, np.stack(wrong), np.stack(exact)
+                features -= features.mean(axis=0)
+                found[key].append(features[0])
+                if key == "wrong":
+                    found["null"] += [*features[rng.integers(len(features), size=PLAYERS)]]
+    return listed, {key: np.stack(rows) for key, rows in found.items()}
 
 
 def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
     metric = Calibration()
-    listed, wrong, exact = _features(error, metric.regions)
-    sd = exact.std(axis=0)
-    effect = (wrong - exact).mean(axis=0) / sd
+    listed, found = _features(error, metric.regions)
+    sd = found["null"].std(axis=0)
+    effect = (found["wrong"] - found["exact"]).mean(axis=0) / sd
     groups = {name: [i for i, f in enumerate(listed) if f.group == name] for name in GROUPS}
     weights = np.array([GROUPS[name] for name in groups])
     rng = generator(error.seed, "plan statistic")
+    noises = {key: (found[key] - found[key].mean(axis=0)) / sd for key in ("null", "wrong")}
+    normal = {
+        key: rng.multivariate_normal(np.zeros(len(sd)), np.cov(one, rowvar=False), DRAWS, method="eigh")
+        for key, one in noises.items()
+    }
 
-    def draw(features: NDArray[np.float64]) -> NDArray[np.float64]:
-        covariance = np.cov(features / sd, rowvar=False)
-        return rng.multivariate_normal(np.zeros(len(sd)), covariance, DRAWS, method="eigh")
+    def draw(key: str, count: int) -> NDArray[np.float64]:
+        r"""Sums over fiducials, divided by the root of their number: normal if they are many."""
+        if count > FEW:
+            return normal[key]
+        one = noises[key].astype(np.float32)
+        total = np.zeros((DRAWS, one.shape[1]), np.float32)
+        for _ in range(count):
+            total += one[rng.integers(len(one), size=DRAWS)]
+        return np.asarray(total / math.sqrt(count), np.float64)
 
     def largest(z: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.stack([np.abs(z[:, rows]).max(axis=1) for rows in groups.values()], axis=1)
 
-    null = largest(draw(exact))
-    ordered = np.sort(null, axis=0)
-
-    def smallest(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        found = [1 - np.searchsorted(ordered[:, g], values[:, g]) / DRAWS for g in range(values.shape[1])]
-        return np.asarray((np.maximum(np.stack(found, axis=1), 0.5 / DRAWS) / weights).min(axis=1))
-
-    chance = np.sort(smallest(null))
-    noise = draw(wrong)
     # The test has so many null draws and rejects if fewer than this many are as extreme: p = (1 + k) / (1 + B) < level.
     most = math.ceil(level * (1 + metric.replicates) - 1 - 1e-9) - 1
 
+    @functools.cache
     def power(count: int) -> float:
-        statistic = smallest(largest(math.sqrt(count) * effect + noise))
+        null = largest(draw("null", count))
+        ordered = np.sort(null, axis=0)
+
+        def smallest(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            found = [1 - np.searchsorted(ordered[:, g], values[:, g]) / DRAWS for g in range(values.shape[1])]
+            return np.asarray((np.maximum(np.stack(found, axis=1), 0.5 / DRAWS) / weights).min(axis=1))
+
+        chance = np.sort(smallest(null))
+        statistic = smallest(largest(math.sqrt(count) * effect + draw("wrong", count)))
         tail = np.searchsorted(chance, statistic * (1 + 1e-9), side="right") / DRAWS
         return float(scipy.stats.binom.cdf(most, metric.replicates, tail).mean())
 
