@@ -228,15 +228,23 @@ def test_the_power_study_at_a_tiny_size(elsewhere):
 
 def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
     arguments = ["experiment=ranking_rule", "study.repeats=8", "study.grid.fiducials=[100]", "out=here", "workers=1"]
+    arguments += ["study.cases=null", "candidates=[exact,prior,width_70]"]
     assert main([*arguments, "progress=false"]) == 0
-    assert "by tiers" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "by tiers_first" in said
+    assert "Regret" in said
     runs = pd.read_csv(elsewhere / "here" / "runs.csv")
-    assert len(runs) == 8
-    # The exact posterior wins 88 % of such runs by the tiers and 30 % by MIRA.
-    assert (runs.tiers == "exact").sum() >= 4
-    assert (runs.mira == "exact").sum() <= 6
+    assert len(runs) == 8 * 3
+    exact = runs[runs.candidate == "exact"]
+    assert (exact.tiers == 1).sum() >= 5
+    assert (exact.mira == 1).sum() <= 7
+    assert runs[runs.candidate == "prior"].beaten.all()  # the others are far better, and the rule by MIRA takes it
     table = pd.read_csv(elsewhere / "here" / "study.csv")
-    assert table.groupby("rule").wins.sum().tolist() == [8, 8, 8]
+    assert table.groupby("rule").wins.sum().to_dict() == {"mira": 8, "energy": 8, "tiers_first": 8, "tiers": 8}
+    expected = runs.groupby("candidate").score.mean()
+    for row in table.itertuples():
+        assert row.regret == pytest.approx(expected[row.winner] / expected.min() - 1)
+        assert row.beaten == (row.winner == "prior")
     assert main([*arguments, "+study.grid.color=[1]"]) == 2
 
 

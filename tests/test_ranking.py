@@ -33,7 +33,7 @@ def test_the_four_verdicts(toy):
         "correct": "no miscalibration found",
         "overconfident": "overconfident",
         "underconfident": "underconfident",
-        "biased": "shifted",
+        "biased": "bias depends on x",
         "oracle": "no miscalibration found",
         "prior": "no information",
     }
@@ -42,7 +42,9 @@ def test_the_four_verdicts(toy):
     assert table.tied["correct"] == "best"
     assert set(table.tied[["overconfident", "underconfident", "biased"]]) == {"no"}
     assert table["rank"][["oracle", "prior"]].isna().all()
-    assert "would have seen width errors above" in table.evidence["correct"]
+    assert "would have seen all widths off by" in table.evidence["correct"]
+    assert "against x[" in table.evidence["biased"] or "trend" in table.evidence["biased"]
+    assert (table.difference[1:4] > 0).all()
 
 
 @pytest.mark.parametrize(
@@ -208,10 +210,17 @@ def test_what_speaks_against_tier_a_is_told():
             mmd=Scores(0.1, pvalue=1e-4, note="joint: ..."),
         )
     )
-    assert len(found) == 2
-    assert "in the view sorted, calibration has p = 0.002" in found[0]
-    assert "differs from the reference posterior: C2ST 0.860" in found[1]
-    assert objections(standing(c2st=replace(against, note="joint: ..."))) == []
+    assert found == [
+        "calibration in the view sorted, p = 0.002",
+        "C2ST 0.860 against the reference posterior, p = 0.0001",
+        "MMD, p = 0.0001",
+    ]
+    joint = replace(against, note="joint: ...")
+    assert objections(standing(c2st=joint)) == ["C2ST, p = 0.0001"]
+    # Of two tests, each has half of the level; a reference has all of it.
+    weak = replace(joint, pvalue=0.007)
+    assert objections(standing(c2st=weak, mmd=Scores(pvalue=0.5))) == []
+    assert len(objections(standing(c2st=replace(against, pvalue=0.007), mmd=Scores(pvalue=0.5)))) == 1
 
 
 def test_results_are_shown_in_a_line(toy, tmp_path):

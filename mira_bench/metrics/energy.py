@@ -89,11 +89,14 @@ class EnergyResult(MeanScore):
 
         It is found in a `Box`: a few far points must not decide whether a candidate is informative.
         """
-        return float(1 - self.bounded.mean() / self.prior.mean())
+        prior = self.prior.mean()
+        return float(1 - self.bounded.mean() / prior) if prior > 0 else np.nan
 
     @property
     def skill_stderr(self) -> float:
         r"""The standard error of the skill (a ratio of paired means, by the delta method)."""
+        if not self.prior.mean() > 0:
+            return np.nan
         ratio = self.bounded.mean() / self.prior.mean()
         return mean_stderr((self.bounded - ratio * self.prior) / self.prior.mean())[1]
 
@@ -102,9 +105,10 @@ class EnergyResult(MeanScore):
         r"""`"some"` if the candidate is shown to beat the prior, `"none"` if it is shown not to, else `"unresolved"`.
 
         Shown is what Student's interval of two standard errors (of 95 %, with few fiducials) says. Not to beat the
-        prior means that the skill is below .1. None if the prior's score is not known.
+        prior means that the skill is below .1. None if the prior's score is not known, or if it is perfect because all
+        truths are the same.
         """
-        if np.isnan(self.prior).any():
+        if not self.prior.mean() > 0:
             return None
         mean, stderr = mean_stderr(self.prior - self.bounded)
         reach = max(2.0, float(scipy.special.stdtrit(len(self.prior) - 1, 0.975)))
@@ -263,7 +267,9 @@ class Energy(Metric):
             joined(records, "per_fiducial"), scaling.resolve(self.normalize), joined(records, "bounded"), prior
         )
         note = f"smaller is better; normalize={result.normalize}"
-        if len(result.per_fiducial) < 3:
+        if np.isnan(result.skill) and len(result.per_fiducial) >= 3:
+            note += "; there is no skill where all truths are the same"
+        elif len(result.per_fiducial) < 3:
             note += "; the skill needs at least 3 fiducials"
         else:
             note += f"; skill {result.skill:.4f} +- {result.skill_stderr:.4f}"

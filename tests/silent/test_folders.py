@@ -461,5 +461,6 @@ def test_views_are_counted_each_for_itself():
 def test_who_wins_cannot_be_said_where_a_candidate_failed(elsewhere, capsys):
     Path("broken.py").write_text('def build(task, rng):\n    raise RuntimeError("out of luck")\n')
     words = ["experiment=ranking_rule", "study.repeats=2", "study.grid.fiducials=[32]", "workers=1", "progress=false"]
+    words += ["study.cases=null"]
     assert main([*words, "candidates=[exact,broken.py:build]", "samples=10", "regions=5", "out=here"]) == 1
     assert "who wins cannot be said where candidate 'broken.py:build' failed" in capsys.readouterr().err

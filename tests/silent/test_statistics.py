@@ -192,5 +192,9 @@ def test_the_oracle_never_wins_a_study():
     result = perform(*asked)
     energies = {s.name: s.energy.score for s in result.standings}
     assert min(energies, key=energies.get) == "oracle"
-    (row,) = _winners(asked, {"seed": 0})
-    assert {row["energy"], row["mira"], row["tiers"]} <= {"narrow", "wide"}
+    rows = _winners(asked, {"seed": 0})
+    assert [row["candidate"] for row in rows] == ["narrow", "wide"]
+    for by in ("mira", "energy", "tiers_first", "tiers"):
+        assert sorted(row[by] for row in rows) == [1, 2]
+    assert [row["score"] for row in rows] == [energies["narrow"], energies["wide"]]
+    assert sum(row["beaten"] for row in rows) <= 1
