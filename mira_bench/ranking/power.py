@@ -34,8 +34,8 @@ PLAYED = 400  # fiducials whose players tell how the features scatter
 SETS = 100  # sample sets on which the features of the calibration test are simulated
 TRUTHS = 8  # for each of them
 PLAYERS = 4  # points that play the truth, for each truth
-FEW = 256  # up to so many fiducials, sums are not taken as normal
-DRAWS = 10000  # draws of the test statistic at each number of fiducials
+FEW = 128  # up to so many fiducials, sums are not taken as normal
+DRAWS = 30000  # draws of the test statistic at each number of fiducials
 GRID = 1024  # points of the Brownian bridge that stands for a Kolmogorov-Smirnov test
 MOST = 10**6  # beyond so many fiducials, the answer is that the test does not see it
 
@@ -156,8 +156,9 @@ def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
             return normal[key]
         one = noises[key].astype(np.float32)
         total = np.zeros((DRAWS, one.shape[1]), np.float32)
+        same = generator(error.seed, "plan sums", key)  # for every number of fiducials: the power grows smoothly
         for _ in range(count):
-            total += one[rng.integers(len(one), size=DRAWS)]
+            total += one[same.integers(len(one), size=DRAWS)]
         return np.asarray(total / math.sqrt(count), np.float64)
 
     def largest(z: NDArray[np.float64]) -> NDArray[np.float64]:
