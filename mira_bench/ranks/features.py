@@ -6,7 +6,7 @@ polynomial of fourth order (Neyman), which tells one mode from two. The distance
 rank, its tails (the normal law's $\chi^2$ of the same rank) and the spread of its rank.
 """
 
-__all__ = ["Feature", "expand", "feature_list", "scores_of"]
+__all__ = ["Feature", "dispersion_of", "expand", "feature_list", "tails_of"]
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -66,13 +66,19 @@ def feature_list(axes: int, columns: int, likelihood: bool) -> list[Feature]:
 def _lookup(points: int, axes: int) -> tuple[Floats, Floats, Floats]:
     r"""Location, dispersion and tails of every possible value of twice a mid-rank."""
     u = (np.arange(2 * points - 1) / 2 + 0.5) / points
-    return scores_of(u, axes)
+    return u - 0.5, dispersion_of(u), tails_of(u, axes)
 
 
-def scores_of(u: Floats, axes: int) -> tuple[Floats, Floats, Floats]:
-    r"""Returns the scores of relative ranks $u \in (0, 1)$: location, dispersion, and tails."""
+def dispersion_of(u: Floats) -> Floats:
+    r"""Returns the dispersion score of relative ranks $u \in (0, 1)$."""
 
-    return u - 0.5, np.abs(special.ndtri(u)), 2 * special.gammaincinv(axes / 2, u)
+    return np.asarray(np.abs(special.ndtri(u)))
+
+
+def tails_of(u: Floats, axes: int) -> Floats:
+    r"""Returns the tail score of relative ranks of the distance from the middle."""
+
+    return np.asarray(2 * special.gammaincinv(axes / 2, u))
 
 
 def expand(ranks: NDArray, balls: NDArray, place: Floats, data: Floats, likelihood: bool) -> Floats:

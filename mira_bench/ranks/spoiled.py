@@ -1,7 +1,7 @@
 r"""What errors of known sizes do to the features: the answer to "what would have been seen?".
 
-A candidate that is too narrow by a factor looks like truths that are too far out by the same factor. So a sample plays
-the truth, moved as the error would, beside the samples that are left, and its features are compared with those before.
+A candidate that is too narrow by a factor looks like truths that are too far out by the same factor. So some samples
+play the truth, moved as the error would, beside those that are left, and their features are compared with those before.
 """
 
 __all__ = ["CORRELATIONS", "SHIFTS", "WIDTHS", "Effects", "beside", "effects_of"]
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import Feature, scores_of
+from .features import Feature, dispersion_of, tails_of
 from .kernel import EUCLIDEAN, far_from
 from .players import region_score
 from .tables import whitening
@@ -20,7 +20,7 @@ from .tables import whitening
 WIDTHS = np.array([0.33, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98, 1.02, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0])
 SHIFTS = np.array([-3.0, -2.0, -1.0, -0.7, -0.5, -0.3, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0])
 CORRELATIONS = np.array([-0.95, -0.8, -0.6, -0.4, -0.3, -0.2, -0.1, -0.05, 0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.8, 0.95])
-PLAYERS = 4  # samples of a fiducial that play the truth
+PLAYERS = 4  # samples of a fiducial that play the truth, each for itself; and at most one in so many
 
 Floats = NDArray[np.float64]
 
@@ -107,33 +107,34 @@ def effects_of(samples: Floats, centers: Floats, axes: Floats, rng: np.random.Ge
     """
 
     q = len(axes)
-    factors = np.concatenate([[1.0], WIDTHS])
-    shifts = np.concatenate([[0.0], SHIFTS])
-    turns = np.concatenate([[0.0], CORRELATIONS])
-    # The symmetric root of a correlation matrix with r beside the diagonal.
-    even, odd = np.sqrt(1 + turns), np.sqrt(1 - turns)
-    own, other = (even + odd) / 2, (even - odd) / 2
-    balls, tails = np.zeros(len(factors)), np.zeros(len(factors))
-    width, location, pair = np.zeros((len(factors), q)), np.zeros((len(shifts), q)), np.zeros(len(turns))
-    chosen = rng.permutation(len(samples))[: min(PLAYERS, len(samples))]
-    for m in chosen:
-        rest = np.delete(samples, m, axis=0)
-        mean = rest.mean(axis=0)
-        # A candidate that is wide by a factor has truths that are near by it.
-        moved = mean + (samples[m] - mean) / factors[:, None]
-        balls += beside(moved, rest, centers)
-        along, middle = rest @ axes.T, mean @ axes.T
-        width += scores_of(_relative(moved @ axes.T, along), q)[1]
-        start = samples[m] @ axes.T
-        location += _relative(start - shifts[:, None] * along.std(axis=0), along)
-        if q > 1:
-            white = whitening(along)
-            others, mine = (along - middle) @ white, (start - middle) @ white
-            far = np.einsum("ij,ij->i", others, others)
-            u = _relative((mine @ mine / factors**2)[:, None], far[:, None])[:, 0]
-            tails += scores_of(u, q)[2]
-            i, j = rng.permutation(q)[:2]
-            turned = np.stack([own * mine[i] + other * mine[j], other * mine[i] + own * mine[j]], axis=1)
-            pair += np.prod(_relative(turned, others[:, [i, j]]) - 0.5, axis=1)
-    parts = (part / len(chosen) for part in (balls, width, tails, location, pair))
+    factors = np.concatenate([[1.0], WIDTHS])[:, None, None]
+    shifts = np.concatenate([[0.0], SHIFTS])[:, None, None]
+    turns = np.concatenate([[0.0], CORRELATIONS])[:, None]
+    order = rng.permutation(len(samples))
+    players = max(1, min(PLAYERS, len(samples) // PLAYERS))
+    own, rest = samples[order[:players]], samples[order[players:]]
+    mean = rest.mean(axis=0)
+    along, middle, start = rest @ axes.T, mean @ axes.T, own @ axes.T
+
+    def relative(values: Floats, among: Floats) -> Floats:
+        return _relative(values.reshape(-1, among.shape[1]), among).reshape(values.shape)
+
+    # A candidate that is wide by a factor has truths that are near by it.
+    moved = mean + (own - mean) / factors
+    balls = beside(moved.reshape(-1, len(mean)), rest, centers).reshape(len(factors), players)
+    width = dispersion_of(relative(moved @ axes.T, along))
+    location = relative(start - shifts * along.std(axis=0), along)
+    tails, pair = np.zeros(balls.shape), np.zeros((len(turns), players))
+    if q > 1:
+        white = whitening(along)
+        others, mine = (along - middle) @ white, (start - middle) @ white
+        far, near = np.square(others).sum(axis=1), np.square(mine).sum(axis=1)
+        tails = tails_of(relative((near / factors[..., 0] ** 2)[..., None], far[:, None])[..., 0], q)
+        i, j = rng.permutation(q)[:2]
+        # The symmetric root of a correlation matrix with r beside the diagonal.
+        even, odd = np.sqrt(1 + turns), np.sqrt(1 - turns)
+        same, other = (even + odd) / 2, (even - odd) / 2
+        turned = [same * mine[:, i] + other * mine[:, j], other * mine[:, i] + same * mine[:, j]]
+        pair = np.prod(relative(np.stack(turned, axis=-1), others[:, [i, j]]) - 0.5, axis=-1)
+    parts = (part.mean(axis=1) for part in (balls, width, tails, location, pair))
     return Effects(*(part[1:] - part[0] for part in parts))
