@@ -188,7 +188,6 @@ def test_seeds_are_what_separates(elsewhere, rng):
     )
 
 
-<<<<<<< HEAD
 def test_a_worse_tier_is_behind_unless_its_energy_is_better(elsewhere, rng):
     base = rng.normal(1.0, 0.1, 50)
     made_up("runs", "a", 0, base)
@@ -203,7 +202,8 @@ def test_a_worse_tier_is_behind_unless_its_energy_is_better(elsewhere, rng):
     assert board.tied.tolist() == ["best", "no"]
     (first,) = boards("sharp", rank_by="tiers_first").values()
     assert first.candidate.tolist() == ["a", "b"]
-=======
+
+
 def test_a_worse_tier_is_behind_where_the_energy_does_not_separate(elsewhere, rng):
     base = rng.normal(1.0, 0.1, 50)
     made_up("runs", "a", 0, base)
@@ -216,7 +216,6 @@ def test_a_worse_tier_is_behind_where_the_energy_does_not_separate(elsewhere, rn
     board = leaderboard(group, "tiers_first")
     assert board.candidate.tolist() == ["a", "b", "c"]
     assert board.tied.tolist() == ["best", "no", "by tier"]
->>>>>>> rules
 
 
 def test_settings_tell_candidates_apart_and_sizes_tell_leaderboards_apart(elsewhere, rng):
