@@ -52,16 +52,16 @@ class LotkaVolterra(LogNormalPrior):
         return ["α", "β", "γ", "δ"]
 
     def log_counts(self, y: NDArray) -> NDArray:
-        r"""Returns the logarithms of the counts without noise, with shape $(n, 20)$."""
-        states = _solve()(np.ascontiguousarray(y, np.float64), np.log(START), TIMES, TOLERANCE)
-        return np.clip(states.swapaxes(1, 2).reshape(len(y), -1), LOWEST, HIGHEST)
+        r"""Returns the logarithms of the counts without noise, with shape $(*, 20)$."""
+        states = _solve()(np.ascontiguousarray(y, np.float64).reshape(-1, 4), np.log(START), TIMES, TOLERANCE)
+        return np.clip(states.swapaxes(1, 2).reshape(*y.shape[:-1], -1), LOWEST, HIGHEST)
 
     def simulator(self, y: NDArray, rng: np.random.Generator) -> NDArray:
         counts = self.log_counts(y)
         return np.exp(counts + NOISE * rng.standard_normal(counts.shape))
 
     def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray:
-        r"""Returns $\log p(x | y)$, for parameters $(n, 4)$ and observations $(n, 20)$ or $(20,)$."""
+        r"""Returns $\log p(x | y)$, for parameters $(*, 4)$ and observations $(*, 20)$ that broadcast."""
         seen = np.log(x)
         square = ((seen - self.log_counts(y)) / NOISE) ** 2
         return (-0.5 * square - seen - math.log(NOISE * math.sqrt(2 * math.pi))).sum(axis=-1)

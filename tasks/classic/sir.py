@@ -52,16 +52,16 @@ class Sir(LogNormalPrior):
         return ["β", "γ"]
 
     def infected(self, y: NDArray) -> NDArray:
-        r"""Returns the share that is infected at the times of the tests, with shape $(n, 10)$."""
+        r"""Returns the share that is infected at the times of the tests, with shape $(*, 10)$."""
         start = np.array([1 - 1 / POPULATION, -math.log(POPULATION)])
-        states = _solve()(np.ascontiguousarray(y, np.float64), start, TIMES, TOLERANCE)
-        return np.clip(np.exp(states[..., 1]), 0.0, 1.0)
+        states = _solve()(np.ascontiguousarray(y, np.float64).reshape(-1, 2), start, TIMES, TOLERANCE)
+        return np.clip(np.exp(states[..., 1]), 0.0, 1.0).reshape(*y.shape[:-1], -1)
 
     def simulator(self, y: NDArray, rng: np.random.Generator) -> NDArray:
         return rng.binomial(TESTS, self.infected(y)).astype(np.float64)
 
     def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray:
-        r"""Returns $\log p(x | y)$, for parameters $(n, 2)$ and observations $(n, 10)$ or $(10,)$."""
+        r"""Returns $\log p(x | y)$, for parameters $(*, 2)$ and observations $(*, 10)$ that broadcast."""
         share = self.infected(y)
         ways = special.gammaln(TESTS + 1) - special.gammaln(x + 1) - special.gammaln(TESTS - x + 1)
         return (ways + special.xlogy(x, share) + special.xlog1py(TESTS - x, -share)).sum(axis=-1)
