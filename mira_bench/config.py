@@ -71,10 +71,13 @@ def settle(cfg: "DictConfig", sweeping: bool = False) -> None:
 
 def _is_small(cfg: "DictConfig") -> bool:
     r"""Whether a run is done before further processes have started: few points, of candidates that do not learn."""
-    candidates = cfg.candidates if cfg.candidates is not None else cfg.task.get("candidates") or ()
-    points = int(cfg.fiducials) * int(cfg.samples) * max(1, len(candidates))
-    learns = cfg.candidates is not None and any(name in (cfg.get("candidate") or {}) for name in cfg.candidates)
-    return points < FEW_POINTS and not learns and cfg.study is None
+    sizes = (cfg.fiducials, cfg.samples)
+    if not all(isinstance(size, int) for size in sizes) or cfg.study is not None:
+        return False
+    asked = cfg.candidates if cfg.candidates is not None else cfg.task.get("candidates")
+    names = list(asked) if isinstance(asked, Sequence | Mapping) else []
+    learns = any(name in (cfg.get("candidate") or {}) for name in names)
+    return cfg.fiducials * cfg.samples * max(1, len(names)) < FEW_POINTS and not learns
 
 
 def make(node: "DictConfig") -> Any:

@@ -70,7 +70,7 @@ def overview(result: "Result") -> Figure:
 
 def _mark(standing: "Standing") -> str:
     r"""The tier under a candidate's name, with a mark if there are objections."""
-    if standing.role != "candidate" or standing.tier == "-":
+    if standing.role != "candidate" or standing.failure is not None or standing.tier == "-":
         return ""
     return f"\ntier {standing.tier}{'!' if standing.tier == 'A' and objections(standing) else ''}"
 

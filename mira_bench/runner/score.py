@@ -43,6 +43,7 @@ from .scoring import observe, standing
 log = logging.getLogger("mira_bench")
 
 BLOCK_ENTRIES = 2**25  # numbers in a block: 256 MB in double precision, if it has to be copied at all
+SHARED_ENTRIES = 2**21  # numbers of candidates that share sample sets, if they are looked at all at once
 COPIED_BYTES = 2**30  # blocks that threads hold at once, if they have to be copied
 
 
@@ -152,7 +153,7 @@ def _find_sets(
 
 def _units(values: _Samples, sets: NDArray | None) -> list[slice]:
     r"""The blocks that metrics look at; all fiducials at once if they share sample sets and are not too many."""
-    if sets is not None and np.prod(values.shape) <= BLOCK_ENTRIES:
+    if sets is not None and np.prod(values.shape) <= SHARED_ENTRIES:
         return [slice(0, values.shape[0])]
     return values.blocks
 
