@@ -37,7 +37,7 @@ from ..ranks.features import Feature, expand, feature_list
 from ..ranks.kernel import EUCLIDEAN, frame, one_blas_thread
 from ..ranks.scaling import Scale, Scaling
 from ..ranks.spoiled import CORRELATIONS, SHIFTS, WIDTHS, Effects, effects_of
-from ..ranks.tables import Table, marginal_axes, rank_table, tie_breaker
+from ..ranks.tables import Table, marginal_axes, rank_table
 from ..ranks.weights import columns_of, normal_scores, sketch
 from ..streams import generator
 from .records import joined
@@ -294,6 +294,11 @@ class Calibration(Metric):
         likelihood = None
         if block.log_likelihood is not None and self.data and block.conditional and all(len(r) == 1 for r in sets):
             likelihood = block.log_likelihood(chosen)
+            if likelihood.shape != (len(block.truths), 1 + len(chosen)):
+                raise UsageError(
+                    f"log_likelihood of the task gives the shape {likelihood.shape}; for parameters (L, K, *event) and "
+                    f"observations (L, 1, *data) it must give (L, K), here {(len(block.truths), 1 + len(chosen))}"
+                )
         effects: list[Effects] = []
         with one_blas_thread():
             for rows in sets:
@@ -311,7 +316,7 @@ class Calibration(Metric):
                 places.append(axes @ ((truth + inside.sum(axis=0)) / (1 + len(inside))))
                 points, around = frame(truth, inside, scale, row, centers, block.index[rows[:1]], EUCLIDEAN)
                 likely = None if likelihood is None else likelihood[rows[0], np.concatenate([[0], 1 + part])]
-                rng = tie_breaker(block.seed, first)
+                rng = generator(block.seed, "players", first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
                 if first < EFFECT_FIDUCIALS and len(samples) > 3:
                     rng = generator(block.seed, "effects", first)

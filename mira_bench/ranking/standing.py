@@ -7,7 +7,7 @@ r"""Where a candidate stands: its scores, and the tier that they put it into.
 - -: not tested.
 """
 
-__all__ = ["TIER_ORDER", "Standing"]
+__all__ = ["TRUST", "Standing", "trust_in"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +20,8 @@ from ..metrics.energy import EnergyResult
 from ..metrics.log_score import LogScoreResult
 from ..metrics.mira import MiraResult
 
-# Where nothing was tested (-) nothing can be trusted, but it is not known to be worthless either.
-TIER_ORDER = "A?B-C"
+# The best first. Where nothing was tested (-) nothing can be trusted, but it is not known to be worthless either.
+TRUST = "AB-C"
 
 
 @dataclass
@@ -94,7 +94,10 @@ class Standing:
     @property
     def trust(self) -> int:
         r"""The place of its tier among the others, the best first; what is not resolved goes by its calibration."""
-        tier = self.tier
-        if tier == "?":
-            tier = "A" if self.calibrated else "B"
-        return "AB-C".index(tier)
+        return trust_in(self.tier, bool(self.calibrated))
+
+
+def trust_in(tier: str, calibrated: bool) -> int:
+    r"""Returns the place of a tier among the others, the best first; what is not resolved (?) goes by calibration."""
+
+    return TRUST.index(tier if tier != "?" else "A" if calibrated else "B")

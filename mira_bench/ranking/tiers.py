@@ -183,6 +183,13 @@ def conflicts(ordered: Sequence[Standing], rank_by: str, seed: int) -> list[str]
     if trusted is None or first.tier not in ("B", "C"):
         return []
     word = verdict(first)[0]
+    good = [s for s in ordered if s.failure is None]
+    place = [s.name for s in good].index(trusted.name)
+    if not _pairs(good, rank_by, seed)[0, place] < TIE_LEVEL:
+        return [
+            f"{trusted.name} stands below {first.name} because another candidate beats it; no miscalibration was found "
+            f"in {trusted.name}, while {first.name} is {word}"
+        ]
     return [
         f"{first.name} is sharper than {trusted.name}, but {word}: {advice(word)}; or take {trusted.name}, in which no "
         "miscalibration was found"

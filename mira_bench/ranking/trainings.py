@@ -22,7 +22,7 @@ import scipy
 from numpy.typing import NDArray
 
 from ..statistics import all_pairs, farther_pvalue
-from .standing import TIER_ORDER, Standing
+from .standing import TRUST, Standing
 from .tiers import order, succession, tie_words
 from .verdicts import verdict
 
@@ -121,7 +121,7 @@ def _values(networks: Sequence[Standing], metric: str) -> NDArray[np.float64] | 
 
 def _trust(networks: Sequence[Standing]) -> int:
     r"""How much the middle network is trusted."""
-    places = sorted(s.trust for s in networks) or [len(TIER_ORDER)]
+    places = sorted(s.trust for s in networks) or [len(TRUST)]
     return places[len(places) // 2]
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..compiling import compiled
-from ..streams import generator
 from .distances import Distance
 from .kernel import EUCLIDEAN
 from .players import ball_features, random_axes
@@ -119,9 +118,3 @@ def rank_table(
         rows.append(np.where(np.isnan(likelihood), -np.inf, likelihood)[None])
     balls = ball_features(points, centers, distance, rng).astype(np.float32)
     return Table(midranks(np.concatenate(rows)), balls)
-
-
-def tie_breaker(seed: int, index: int) -> np.random.Generator:
-    r"""Returns the generator that breaks ties of a fiducial's balls."""
-
-    return generator(seed, "players", index)

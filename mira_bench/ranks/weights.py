@@ -69,7 +69,7 @@ def columns_of(records: Sequence[Mapping[str, NDArray]]) -> tuple[Floats, list[s
             each = (values == labels).astype(np.float64)
             names = ["x", *(f"x = {label:g}" for label in labels)]
             return np.concatenate([normal_scores(values), each - each.mean(axis=0)], axis=1), names
-    if len(moving) <= COLUMNS and entries <= KEPT:
+    if len(moving) == 0 or (len(moving) <= COLUMNS and entries <= KEPT):
         return normal_scores(values), ["x" if entries == 1 else f"x[{i}]" for i in moving]
     values = values - values.mean(axis=0)
     if entries <= KEPT:

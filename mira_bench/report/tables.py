@@ -81,7 +81,7 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
         "σ": lambda r: number(r.mira_sigmas, "+.1f"),
         "by MIRA": lambda r: str(int(r.mira_rank)) if known(r.mira_rank) else DASH,
         "tier": lambda r: r.tier + ("!" if r.objections else ""),
-        # The test has a thousand draws, observed one included: it cannot say less.
+        # The test has two thousand draws, observed one included: below this, digits say nothing.
         "cal. p": lambda r: _p(r.calibration_p) if not r.calibration_p <= 0.001 else "≤0.001",
         "energy": lambda r: plus_minus(r.energy, r.energy_stderr),
         "skill": lambda r: number(r.skill, ".3f"),

@@ -29,6 +29,7 @@ import scipy
 
 from ..metrics.calibration import LEVEL
 from ..metrics.energy import NO_SKILL
+from ..ranking.standing import trust_in
 from ..ranking.tiers import succession, tie_words
 from ..ranking.trainings import METRIC
 from ..statistics import all_pairs, farther_pvalue, mean_stderr, paired_pvalue
@@ -160,8 +161,7 @@ class _Entry:
     @property
     def trust(self) -> int:
         r"""The place of its tier, as `Standing.trust`."""
-        calibrated = "A" if self.calibration_p >= LEVEL else "B"
-        return "AB-C".index(calibrated if self.tier == "?" else self.tier)
+        return trust_in(self.tier, self.calibration_p >= LEVEL)
 
     @property
     def objections(self) -> str:
