@@ -45,6 +45,7 @@ class Result:
         identity: Hashes that tell this task and these candidates from others of the same name.
         files: The hashes of the user's files that took part, by path.
         pictures: Draws the task's own figures, by name, if it has any.
+        preprocess: The name of what was done to truths and samples before scoring, if the task does anything.
         folder: Where it was saved last.
     """
 
@@ -61,6 +62,7 @@ class Result:
     files: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
+    preprocess: str = ""
     folder: Path | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -76,7 +78,8 @@ class Result:
     @property
     def notices(self) -> list[str]:
         r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
-        told = notices(self.standings, self.rank_by, self.seed)
+        told = [f"truths and samples are scored after preprocess={self.preprocess}"] if self.preprocess else []
+        told += notices(self.standings, self.rank_by, self.seed)
         if self.rank_by != "tiers":
             return told
         words = rule(self.standings, self.rank_by)
@@ -103,6 +106,8 @@ class Result:
         for metric in (key for key in self.columns if key not in table):
             values = [scores[name][metric].score if metric in scores[name] else np.nan for name in table["candidate"]]
             table.insert(table.columns.get_loc("verdict"), metric, values)
+        if self.preprocess:
+            table.insert(table.columns.get_loc("verdict"), "preprocess", self.preprocess)
         return table
 
     @cached_property

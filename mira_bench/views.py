@@ -19,6 +19,7 @@ from .diagnostics import sort_groups
 from .errors import UsageError
 from .metric import Block, Context, Metric, Record, Scores
 from .ranks.scaling import Scaling
+from .sharing import members, spread
 
 
 class View(Protocol):
@@ -103,7 +104,7 @@ class Viewed(Metric):
         seen = dataclasses.replace(
             block,
             truths=view.points(block.truths),
-            samples=np.ascontiguousarray(view.points(as_host(block.samples))),
+            samples=_mapped(view, block),
             scaling=self._scaling(block.scaling),
             reference=None if draw is None else lambda: view.points(draw()),
             log_prob=None,  # the density of a view is another one
@@ -117,6 +118,15 @@ class Viewed(Metric):
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         scores: Scores = self.metric.reduce(records, self._scaling(scaling))
         return scores
+
+
+def _mapped(view: View, block: Block) -> NDArray:
+    r"""The samples of a block through a view; a set that fiducials share is mapped once."""
+    if block.groups is None:
+        return np.ascontiguousarray(view.points(as_host(block.samples)))
+    first, own = members(block.groups)
+    kind = block.samples.dtype if isinstance(block.samples, np.ndarray) else np.float64
+    return spread(view.points(as_host(block.samples[first])).astype(kind), own)
 
 
 def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> dict[str, Metric]:

@@ -159,6 +159,7 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         reuse=reuse.sentences,
         identity=setup.identity.hashes,
         files={**reads, **setup.identity.files},
+        preprocess=getattr(task, "preprocessing", ("",))[0],
         pictures=functools.partial(_illustrate, setup, parts[0]) if hasattr(task, "illustrate") else None,
     )
 
