@@ -159,7 +159,9 @@ class MiraResult(MeanScore):
 
     def difference(self, other: "MiraResult") -> tuple[float, float]:
         r"""Returns the paired difference to another candidate on the same fiducials, and its standard error."""
-        return mean_stderr(self.per_fiducial - other.per_fiducial)
+        mean, stderr = mean_stderr(self.per_fiducial - other.per_fiducial)
+        sets = sum(one.shared_variance or 0.0 for one in (self, other))
+        return mean, math.hypot(stderr, sets**0.5)
 
 
 def _stretch(scale: str, samples: int) -> float:

@@ -209,8 +209,9 @@ def _cached(wanted: Mapping[str, str]) -> dict[str, bytes]:
         _keep(fetched, folder)
         return contents | fetched
     raise UsageError(
-        f"the images of MNIST are not in {folder} and cannot be fetched ({'; '.join(reasons)}): put {', '.join(FILES)}, "
-        "as they are or as .gz, into a folder and name it, task.model.folder=FOLDER, or try again with a network"
+        f"the images of MNIST are not in {folder} and cannot be fetched ({'; '.join(reasons)}): put "
+        f"{', '.join(FILES)}, as they are or as .gz, into a folder and name it, task.model.folder=FOLDER, or try again "
+        "with a network"
     )
 
 

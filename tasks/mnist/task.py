@@ -92,7 +92,7 @@ class Mnist:
 
     @property
     def views(self) -> dict[str, View]:
-        r"""`grayness`: the one number that MIRA mostly sees. If samples are raw, also what else could be done to them."""
+        r"""`grayness`: the one number that MIRA mostly sees. If samples are raw, also the other steps."""
         others = {key: step for key, step in self.steps.items() if key != "raw"} if self.preprocess == "raw" else {}
         return {"grayness": Grayness(), **others}
 
@@ -143,7 +143,7 @@ class Mnist:
         return Fiducials(as_pixels(self.images.test[rows]), labels, group=labels)
 
     def pool(self, digit: int, which: str = "test") -> NDArray[np.uint8]:
-        r"""Returns the real images of a digit that are no fiducials: those left in the test set, or the training set."""
+        r"""Returns real images of a digit that are no fiducials: those left in the test set, or the training set."""
         if which == "training":
             return self.training_images[self.training_labels == digit]
         return self.images.test[self._split[1][digit]]
@@ -206,8 +206,8 @@ class RealImages:
             pool = self.pools[label]
             if count > len(pool):
                 raise UsageError(
-                    f"samples={count}: there are {len(pool)} other images for the label {label}; ask for fewer, or take "
-                    "pool=training"
+                    f"samples={count}: there are {len(pool)} other images for the label {label}; ask for fewer, or "
+                    "take pool=training"
                 )
             sets.append(as_pixels(pool[rng.choice(len(pool), count, replace=False)]))
         return np.stack(sets)

@@ -119,7 +119,7 @@ def test_real_images_score_as_they_should(task):
 
 def test_labels_matter_to_the_energy_score_and_not_to_mira(task):
     controls = {"real": Digits(), "ignored": Digits("any"), "wrong": Digits("wrong")}
-    found = mb.run(task, controls, fiducials=600, samples=60, metrics=["mira", "energy"])
+    found = mb.run(task, controls, fiducials=200, samples=40, metrics=["mira", "energy"])
     scores = {s.name: s for s in found.standings}
     energy = {name: s.energy for name, s in scores.items()}
     for better, worse in (("real", "ignored"), ("ignored", "wrong")):
@@ -190,7 +190,7 @@ def test_a_step_gives_what_its_view_gives(task, tmp_path):
 def test_the_command_line(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["mira_bench"])
-    words = [f"task.model.folder={task.folder}", "samples=20", "fiducials=100", "progress=false", "workers=1"]
+    words = [f"task.model.folder={task.folder}", "samples=10", "fiducials=30", "progress=false", "workers=1"]
     assert main(["task=mnist", *words, "views=[all,clip]", "out=here", "metrics=[mira,energy]"]) == 0
     table = pd.read_csv("here/summary.csv")
     assert table.candidate.unique().tolist() == ["real", "label_ignored", "wrong_label"]

