@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ..candidate import Candidate, Rehearsal
+from ..candidate import Candidate
 from ..errors import RunError
 from ..metric import Block, Context
 from ..ranks.scaling import Scaling, as_bounds
 from ..streams import generator
 from ..task import Task
+from ..trainer import Rehearsal
 from .run import split
 from .scoring import observe
 from .setup import Settings, Setup
+from .training import is_trainer
 from .units import simulate, work
 
 
@@ -116,13 +118,15 @@ def _rehearse(setup: Setup, report: Callable[[str], None]) -> dict[str, Rehearsa
             continue
         if training.method not in found:
             rng = generator(setup.seed, "rehearsal", setup.name)
-            short = hasattr(candidate, "rehearse")
-            report(f"timing the training of {training.method}: {'a few epochs' if short else 'all of it'}")
+            trainer = setup.trainer(label) if is_trainer(setup.trainer(label)) else candidate
+            source = trainer.learns_from(setup.task) if is_trainer(trainer) else setup.task
+            short = hasattr(trainer, "rehearse")
+            report(f"timing the training of {training.method}: {'a small part' if short else 'all of it'}")
             if short:
-                found[training.method] = candidate.rehearse(setup.task, rng)
+                found[training.method] = trainer.rehearse(source, rng)
             else:
                 start = time.perf_counter()
-                state = candidate.fit(setup.task, rng, lambda what, done, total: None)
+                state = trainer.fit(source, rng, lambda what, done, total: None)
                 found[training.method] = Rehearsal(0.0, time.perf_counter() - start, 0, state, "trained in full")
     return {label: found[t.method] for label, t in setup.trainings.items() if label in setup.candidates}
 
