@@ -48,6 +48,7 @@ class Result:
         pictures: Draws the task's own figures, by name, if it has any.
         curves: For candidates that were trained, their curves by name: epochs, and the values there.
         training_seconds: How long the training of each took, whenever it was made.
+        preprocess: The name of what was done to truths and samples before scoring, if the task does anything.
         folder: Where it was saved last.
     """
 
@@ -66,6 +67,7 @@ class Result:
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
     curves: Curves = field(default_factory=dict)
     training_seconds: Mapping[str, float] = field(default_factory=dict)
+    preprocess: str = ""
     folder: Path | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -81,7 +83,8 @@ class Result:
     @property
     def notices(self) -> list[str]:
         r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
-        told = notices(self.standings, self.rank_by, self.seed)
+        told = [f"truths and samples are scored after preprocess={self.preprocess}"] if self.preprocess else []
+        told += notices(self.standings, self.rank_by, self.seed)
         if self.rank_by != "tiers":
             return told
         words = rule(self.standings, self.rank_by)
@@ -108,6 +111,8 @@ class Result:
         for metric in (key for key in self.columns if key not in table):
             values = [scores[name][metric].score if metric in scores[name] else np.nan for name in table["candidate"]]
             table.insert(table.columns.get_loc("verdict"), metric, values)
+        if self.preprocess:
+            table.insert(table.columns.get_loc("verdict"), "preprocess", self.preprocess)
         return table
 
     @cached_property

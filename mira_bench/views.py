@@ -24,6 +24,7 @@ from .errors import UsageError
 from .metric import Block, Context, Metric, Record, Scores
 from .ranks.scaling import Scaling
 from .trainer import State
+from .sharing import members, spread
 
 
 class View(Protocol):
@@ -137,7 +138,7 @@ class Viewed(Metric):
         seen = dataclasses.replace(
             block,
             truths=view.points(block.truths),
-            samples=np.ascontiguousarray(view.points(as_host(block.samples))),
+            samples=_mapped(view, block),
             scaling=self._scaling(block.scaling),
             reference=None if draw is None else lambda: view.points(draw()),
             log_prob=None,  # the density of a view is another one
@@ -166,6 +167,15 @@ def with_states(metrics: Mapping[str, Metric], states: Mapping[str, State]) -> d
         if isinstance(metric, Viewed) and repr(metric.view) in states:
             out[key] = dataclasses.replace(metric, view=Learned(metric.view, states[repr(metric.view)]))
     return out
+
+
+def _mapped(view: View, block: Block) -> NDArray:
+    r"""The samples of a block through a view; a set that fiducials share is mapped once."""
+    if block.groups is None:
+        return np.ascontiguousarray(view.points(as_host(block.samples)))
+    first, own = members(block.groups)
+    kind = block.samples.dtype if isinstance(block.samples, np.ndarray) else np.float64
+    return spread(view.points(as_host(block.samples[first])).astype(kind), own)
 
 
 def with_views(metrics: dict[str, Metric], views: Sequence[str], task: Any) -> dict[str, Metric]:

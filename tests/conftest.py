@@ -30,3 +30,11 @@ def plain_figures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", lambda _, *words, **keys: draw(Figure((0.1, 0.1)), *words, **keys))
         yield patch
+
+
+@pytest.fixture(scope="session")
+def digits_folder(tmp_path_factory):
+    r"""A folder of small real digits in the format of MNIST, for tests that have neither MNIST nor a network."""
+    from standin_digits import write_standin
+
+    return write_standin(tmp_path_factory.mktemp("digits"))

@@ -166,6 +166,7 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         curves={key: curves_of(state) for key, state in fits.states.items()},
         training_seconds=fits.took,
         files={**reads, **setup.identity.files},
+        preprocess=getattr(task, "preprocessing", ("",))[0],
         pictures=functools.partial(_illustrate, setup, parts[0]) if hasattr(task, "illustrate") else None,
     )
 

@@ -25,6 +25,7 @@ from ..candidate import Candidate, Oracle, Prior
 from ..errors import UsageError
 from ..metric import Context, Metric
 from ..metrics import LogScore, choose_metrics
+from ..preprocessing import preprocessed
 from ..ranking.tiers import RANKINGS
 from ..task import BLOCK, Task
 from ..trainer import State
@@ -255,6 +256,10 @@ class Setup:
         chosen = choose_metrics(settings.metrics)
         if settings.rank_by == "log":
             chosen.setdefault("log_score", LogScore())
+        chosen = preprocessed(chosen, task)
+        most = getattr(task, "most_fiducials", math.inf)
+        if settings.fiducials > most:
+            raise UsageError(f"fiducials={settings.fiducials}: the task has {most} of them, and no more")
         try:
             identity = Identity.of(task, everyone, chosen)
         except UsageError:
