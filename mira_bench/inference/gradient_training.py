@@ -248,11 +248,8 @@ class _Run:
 
 def train(trainer: Any, data: State, rng: np.random.Generator) -> State:
     r"""Returns the weights at the end of a training that nobody keeps or interrupts."""
-    stage = None
-    for stage in trainer.stages(data, rng, None):
-        pass
-    assert stage is not None
-    return stage.weights()
+    *_, last = trainer.stages(data, rng, None)
+    return last.weights()
 
 
 def network_of(trainer: GradientTrainer, state: State) -> "nn.Module":

@@ -23,12 +23,14 @@ class CvaeTrainer(GradientTrainer):
     r"""The training of the conditional variational autoencoder.
 
     The appendix gives the layers, $(28 \times 28) \to (32 \times 14 \times 14) \to (64 \times 7 \times 7) \to 32$ and
-    back by transposed convolutions, label embeddings that are learned and concatenated to the inputs of both, 500 epochs
-    with batches of 512, Adam with rate 3e-4 and weight decay 1e-5, cosine annealing, and a warm-up of the KL divergence.
+    back by transposed convolutions, label embeddings that are learned and concatenated to the inputs of both, 500
+    epochs with batches of 512, Adam with rate 3e-4 and weight decay 1e-5, cosine annealing, and a warm-up of the KL
+    divergence.
 
-    It is silent about what follows, which is our choice: convolutions of 4 x 4 pixels with stride 2 and rectified linear
-    units between them; an embedding of the label that is one more channel of the encoder's image, and one of 10 numbers
-    that stand beside the code in the decoder (410,757 parameters); and the arguments `heating` and `reconstruction`.
+    It is silent about what follows, which is our choice: convolutions of 4 x 4 pixels with stride 2 and rectified
+    linear units between them; an embedding of the label that is one more channel of the encoder's image, and one of 10
+    numbers that stand beside the code in the decoder (410,757 parameters); and the arguments `heating` and
+    `reconstruction`.
 
     Arguments:
         code: The number of dimensions of the code.
@@ -66,11 +68,11 @@ class CvaeTrainer(GradientTrainer):
         return {"event": np.array([height, width]), "classes": np.array(int(data["labels"].max()) + 1)}
 
     def network(self, facts: State) -> Any:
-        from .cvae_network import Cvae
+        from .networks import CvaeNetwork
 
         height, width = map(int, facts["event"])
         learned = self.reconstruction == "gaussian"
-        return Cvae(height, width, int(facts["classes"]), self.code, self.embedding, learned)
+        return CvaeNetwork(height, width, int(facts["classes"]), self.code, self.embedding, learned)
 
     def loss(self, network: Any, batch: Batch, noise: "torch.Generator", epoch: float) -> Losses:
         r"""Returns the negative evidence lower bound per image, with the KL divergence weighted by the warm-up."""

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-CONDITION = {"condition": ["discrete_timelike"]}
-
 
 class Denoiser(Protocol):
     r"""Whatever returns the expected clean points of noisy ones."""
@@ -71,9 +69,9 @@ class Preconditioned(nn.Module):
 
 
 class VarianceExploding(nn.Module):
-    r"""The denoiser that score-models trains: $D(x, \sigma) = x + \sigma F(t(\sigma), x)$, with the plain score matching.
+    r"""The denoiser that score-models trains, $D(x, \sigma) = x + \sigma F(t(\sigma), x)$, by plain score matching.
 
-    Its own loss, whose noise levels are log-uniform between the smallest and the largest.
+    The loss is its own, whose noise levels are log-uniform between the smallest and the largest.
 
     Arguments:
         network: The network, a function of `(t, x)` or of `(t, x, condition)`.

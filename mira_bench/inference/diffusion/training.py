@@ -33,7 +33,7 @@ LITE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, kw_only=True)
 class DiffusionTrainer(GradientTrainer):
-    r"""A diffusion model of images: an NCSN++ of score-models as a denoiser, conditional on the labels if there are any.
+    r"""A diffusion model of images: an NCSN++ of score-models as a denoiser, conditional on labels if there are any.
 
     It learns from arrays `images`, $(N, H, W)$ or $(N, C, H, W)$, as bytes or in $[0, 1]$, and `labels`, $(N,)$.
 
@@ -83,8 +83,8 @@ class DiffusionTrainer(GradientTrainer):
         levels = self.fold * 2 ** (len(self.architecture.get("ch_mult", (2, 2, 2, 2))) - 1)
         if any((side + 2 * self.pad) % levels for side in sides):
             raise UsageError(
-                f"pad={self.pad}, fold={self.fold}: {sides[0]} x {sides[1]} pixels with the padding are not divisible by "
-                f"{levels}, which the levels of the network (ch_mult) need"
+                f"pad={self.pad}, fold={self.fold}: {sides[0]} x {sides[1]} pixels with their padding are not divisible "
+                f"by {levels}, which the levels of the network (ch_mult) need"
             )
         network = ncsnpp(int(channels) * self.fold**2, int(facts["classes"]), self.architecture)
         folded = Folded(network, self.fold, self.pad)

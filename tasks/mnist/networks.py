@@ -1,13 +1,13 @@
-r"""The layers of the conditional variational autoencoder."""
+r"""The layers of the conditional variational autoencoder and of the classifier."""
 
-__all__ = ["Cvae"]
+__all__ = ["ClassifierNetwork", "CvaeNetwork"]
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 
-class Cvae(nn.Module):
+class CvaeNetwork(nn.Module):
     r"""A convolutional encoder and decoder of images with one channel, both of which know the label.
 
     Arguments:
@@ -56,3 +56,32 @@ class Cvae(nn.Module):
     def pixels(self, code: Tensor, labels: Tensor) -> Tensor:
         r"""Returns the pixels' means, with shape $(B, H, W)$."""
         return functional.sigmoid(self.decode(code, labels))[:, 0]
+
+
+class ClassifierNetwork(nn.Module):
+    r"""Two convolutions and two linear layers, between which are the features.
+
+    Arguments:
+        height: The pixels of an image, divisible by 4.
+        width: Likewise.
+        classes: The number of labels.
+        features: The number of features.
+    """
+
+    def __init__(self, height: int, width: int, classes: int, features: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32 * (height // 4) * (width // 4), features),
+        )
+        self.head = nn.Sequential(nn.ReLU(), nn.Linear(features, classes))
+
+    def forward(self, y: Tensor) -> Tensor:
+        r"""Returns the logits of the labels of images $(B, 1, H, W)$."""
+        return self.head(self.body(y)).float()
