@@ -264,7 +264,8 @@ class Calibration(Metric):
     Arguments:
         regions: The number of random balls per fiducial. The test sorts all points for each of them, and gains little
             from more.
-        normalize: The scale of the distances.
+        normalize: The scale of the distances in the balls; `auto` is the task's range, else `joint`. With `others` a
+            truth would be part of its neighbors' scale, and the test not exact.
         replicates: The number of null draws.
         data: Whether the features that go with the data are tested, if there are any data.
     """
@@ -275,10 +276,15 @@ class Calibration(Metric):
     data: bool = True
 
     name = "calibration"
-    version = 2
+    version = 3
 
     def depends_on(self, context: Context) -> Sequence[NDArray]:
-        return context.behind(self.normalize)
+        return context.behind(self._normalize(context.scaling))
+
+    def _normalize(self, scaling: Scaling) -> str:
+        if self.normalize == "auto" and scaling.task is None:
+            return "joint"
+        return scaling.resolve(self.normalize)
 
     def observe(self, block: Block) -> Record:
         count = block.samples.shape[1]
@@ -286,7 +292,8 @@ class Calibration(Metric):
         dim = block.truths.shape[1]
         axes = marginal_axes(dim, block.seed)
         centers = uniform_centers(block.seed, self.regions, dim)
-        ruler = block.scale(self.normalize)
+        normalize = self._normalize(block.scaling)
+        ruler = None if normalize == "joint" else block.scale(normalize)
         tables: list[Table] = []
         places: list[Floats] = []
         sets = _sets(block)
@@ -306,8 +313,8 @@ class Calibration(Metric):
                 part = _independent(block, int(rows[0]), len(chosen))
                 samples = as_host(block.samples[rows[0]])[chosen[part]]
                 scale, row = ruler, int(rows[0])
-                if len(rows) > 1:
-                    # The scale must not know which of the points are truths.
+                if scale is None or len(rows) > 1:
+                    # The scale must not know which of the points are truths: it is that of all that are ranked.
                     pool = np.concatenate([block.truths[rows], samples])
                     low, width = pool.min(axis=0), np.ptp(pool, axis=0)
                     scale, row = Scale("joint", low[None], np.where(width > 0, width, 1.0)[None]), 0
