@@ -20,8 +20,8 @@ _spec.loader.exec_module(make)
 def compare(name, out):
     for table in ("summary", "ranking"):
         before, now = (pd.read_csv(path) for path in (HERE / f"{name}-{table}.csv", out / f"{table}.csv"))
-        # Another processor may add in another order; what is meant here is another number.
-        pd.testing.assert_frame_equal(now, before, rtol=1e-7, atol=1e-12)
+        # Another processor adds in another order, and a training carries that on; what is meant here is another number.
+        pd.testing.assert_frame_equal(now, before, rtol=1e-5, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", make.RUNS)
