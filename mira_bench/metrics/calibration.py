@@ -48,7 +48,6 @@ GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # 
 SHARED_POINTS = 10_000  # samples of a set that many truths share
 POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
 TAIL = 10  # of the largest rows of a group have p-values by the tail of the normal law
-EFFECT_FIDUCIALS = 32  # what would have been seen is estimated on the first ones
 
 Floats = NDArray[np.float64]
 
@@ -268,12 +267,15 @@ class Calibration(Metric):
             truth would be part of its neighbors' scale, and the test not exact.
         replicates: The number of null draws.
         data: Whether the features that go with the data are tested, if there are any data.
+        effects: The number of fiducials, the first ones, on which it is estimated what would have been seen; 0 leaves
+            that out.
     """
 
     regions: int = 32
     normalize: str = "auto"
     replicates: int = 1999
     data: bool = True
+    effects: int = 32
 
     name = "calibration"
     version = 3
@@ -325,7 +327,7 @@ class Calibration(Metric):
                 likely = None if likelihood is None else likelihood[rows[0], np.concatenate([[0], 1 + part])]
                 rng = generator(block.seed, "players", first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
-                if first < EFFECT_FIDUCIALS and len(samples) > 3:
+                if first < self.effects and len(samples) > 3:
                     rng = generator(block.seed, "effects", first)
                     effects.append(effects_of(points[len(rows) :], around, axes, rng))
         record: Record = {

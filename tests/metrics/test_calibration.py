@@ -9,7 +9,6 @@ import pytest
 import mira_bench as mb
 from mira_bench import Block
 from mira_bench.metric import Context
-from mira_bench.metrics import calibration
 from mira_bench.metrics.calibration import GROUPS
 from mira_bench.ranks.scaling import Scaling
 
@@ -28,12 +27,6 @@ def calibrate(truths, samples, x=None, seed=0, groups=None, log_likelihood=None,
     return metric.reduce([metric.observe(block)], scaling).result
 
 
-@pytest.fixture
-def without_effects(monkeypatch):
-    r"""What would have been seen is not asked here, and would take most of the time."""
-    monkeypatch.setattr(calibration, "EFFECT_FIDUCIALS", 0)
-
-
 def refuse_false_alarms(pvalues, exact):
     for level in (0.05, 0.3):
         share, error = (np.array(pvalues) <= level + 1e-9).mean(), np.sqrt(level * (1 - level) / len(pvalues))
@@ -43,7 +36,7 @@ def refuse_false_alarms(pvalues, exact):
 
 
 @pytest.mark.parametrize("case", null.CASES)
-def test_false_alarms(rng, case, without_effects):
+def test_false_alarms(rng, case):
     results = [null.calibrate(rng, null.CASES[case], seed, regions=4, replicates=99) for seed in range(200)]
     refuse_false_alarms([r.pvalue for r in results], null.CASES[case][2] > 2)
     refuse_false_alarms([r.group_pvalues["balls"] for r in results], null.CASES[case][2] > 2)
@@ -201,7 +194,7 @@ def test_a_fixed_parameter_has_no_features(rng):
     assert np.isnan(nothing.detectable.width)
 
 
-def test_chains_are_thinned(rng, without_effects):
+def test_chains_are_thinned(rng):
     r"""The samples of a chain are no independent ones: as many as are independent are ranked, and the note says so."""
     rho, pvalues = 0.95, []
     for seed in range(60):
@@ -210,7 +203,7 @@ def test_chains_are_thinned(rng, without_effects):
         for s in range(1, 400):
             noise[:, s] = rho * noise[:, s - 1] + np.sqrt(1 - rho**2) * noise[:, s]
         truths, chains = x + rng.normal(size=(30, 1)), x[:, None] + noise
-        result = calibrate(truths, chains, x, seed, regions=4, replicates=199)
+        result = calibrate(truths, chains, x, seed, regions=4, replicates=199, effects=0)
         pvalues.append(result.pvalue)
         assert any(
             "chains are autocorrelated" in note and "of 400 samples were ranked" in note for note in result.notes
@@ -222,7 +215,7 @@ def test_chains_are_thinned(rng, without_effects):
 
 
 @pytest.mark.parametrize("error", ["width", "one_width", "shift", "correlation"])
-def test_what_is_detectable_is_detected(rng, error, monkeypatch):
+def test_what_is_detectable_is_detected(rng, error):
     r"""A candidate that is wrong by what is named is caught nine times in ten at the 1 % level; by half, rarely."""
     fiducials, samples, repeats = 80, 50, 24
     settings = {"regions": 8, "replicates": 999}
@@ -232,7 +225,6 @@ def test_what_is_detectable_is_detected(rng, error, monkeypatch):
 
     size = np.mean([getattr(calibrate(*exact(), seed=seed, **settings).detectable, error) for seed in range(4)])
     assert 0.05 < size < 0.9
-    monkeypatch.setattr(calibration, "EFFECT_FIDUCIALS", 0)
 
     def caught(amount):
         pvalues = []
@@ -245,7 +237,7 @@ def test_what_is_detectable_is_detected(rng, error, monkeypatch):
                 drawn = drawn + np.array([amount, 0])
             else:
                 truths = truths @ np.array([[1, amount], [0, np.sqrt(1 - amount**2)]])
-            pvalues.append(calibrate(truths, drawn, seed=seed, **settings).pvalue)
+            pvalues.append(calibrate(truths, drawn, seed=seed, effects=0, **settings).pvalue)
         return np.mean(np.array(pvalues) <= 0.01)
 
     tolerance = 4 * np.sqrt(0.9 * 0.1 / repeats)
