@@ -7,7 +7,7 @@ A view may be learned (principal components, the features of a classifier): it t
 which returns the view, like a candidate that learns; see `mira_bench.trainer`. It must not learn from the truths.
 """
 
-__all__ = ["Columns", "Learned", "SortedGroups", "View", "Viewed", "with_states"]
+__all__ = ["Columns", "Learned", "SortedGroups", "View", "Viewed", "path", "views_of", "with_inner", "with_states"]
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,10 @@ from .diagnostics import sort_groups
 from .errors import UsageError
 from .metric import Block, Context, Metric, Record, Scores
 from .ranks.scaling import Scaling
-from .trainer import State
 from .sharing import members, spread
+from .trainer import State
+
+AFTER = " > "  # between the names of views that follow each other
 
 
 class View(Protocol):
@@ -130,7 +132,10 @@ class Viewed(Metric):
     def _scaling(self, scaling: Scaling) -> Scaling:
         task = None if scaling.task is None else self.view.bounds(*scaling.task)
         points = np.asarray(self.view.points(scaling.truths), np.float64)
-        return Scaling(points, task=task, pooled=scaling.pooled_views.get(repr(self.view)))
+        # The ranges of views that come after this one go by its name and theirs.
+        own = path([self.view])
+        later = {key.removeprefix(own + AFTER): one for key, one in scaling.pooled_views.items() if key.startswith(own)}
+        return Scaling(points, task=task, pooled=scaling.pooled_views.get(own), pooled_views=later)
 
     def observe(self, block: Block) -> Record:
         draw: Callable[[], NDArray] | None = block.reference
@@ -154,19 +159,36 @@ class Viewed(Metric):
         return scores
 
 
-def with_states(metrics: Mapping[str, Metric], states: Mapping[str, State]) -> dict[str, Metric]:
-    r"""Returns the metrics with views that have been learned.
+def views_of(metric: Metric) -> list[Any]:
+    r"""Returns the views that a metric looks through, the first one first."""
+
+    return [metric.view, *views_of(metric.metric)] if isinstance(metric, Viewed) else []
+
+
+def path(views: Sequence[Any]) -> str:
+    r"""Returns what views that follow each other are called."""
+
+    return AFTER.join(map(repr, views))
+
+
+def with_inner(metric: Metric, inner: Metric) -> Metric:
+    r"""Returns another metric that looks through the views of a metric."""
+
+    return dataclasses.replace(metric, metric=with_inner(metric.metric, inner)) if isinstance(metric, Viewed) else inner
+
+
+def with_states(metric: Metric, states: Mapping[str, State]) -> Metric:
+    r"""Returns a metric whose views have been learned.
 
     Arguments:
-        metrics: The metrics by name.
+        metric: The metric.
         states: What the trainer of each view learned, by what the view is called.
     """
 
-    out = dict(metrics)
-    for key, metric in metrics.items():
-        if isinstance(metric, Viewed) and repr(metric.view) in states:
-            out[key] = dataclasses.replace(metric, view=Learned(metric.view, states[repr(metric.view)]))
-    return out
+    if not isinstance(metric, Viewed):
+        return metric
+    view = Learned(metric.view, states[repr(metric.view)]) if repr(metric.view) in states else metric.view
+    return dataclasses.replace(metric, view=view, metric=with_states(metric.metric, states))
 
 
 def _mapped(view: View, block: Block) -> NDArray:

@@ -27,7 +27,7 @@ from ..ranks.scaling import Scaling, as_bounds, pooled_range, sample_range
 from ..result import Result
 from ..task import Task
 from ..trainer import curves_of
-from ..views import Viewed, with_states
+from ..views import path, views_of, with_inner, with_states
 from .canary import Reuse, check_candidates, check_fits, check_task
 from .engines import Died, Engine, one_thread
 from .progress import Progress
@@ -195,7 +195,7 @@ def _train_all(setup: Setup, engine: Engine, reuse: Reuse, bars: Progress, setti
 
 def _learn_views(setup: Setup, engine: Engine, bars: Progress, settings: Settings) -> Setup:
     r"""Makes the trainings of views that are learned; returns the setup with metrics that look through them."""
-    seen = [metric.view for metric in setup.metrics.values() if isinstance(metric, Viewed)]
+    seen = [view for metric in setup.metrics.values() for view in views_of(metric)]
     views = {repr(view): view for view in seen if is_trainer(getattr(view, "trainer", None))}
     if not views:
         return setup
@@ -208,7 +208,8 @@ def _learn_views(setup: Setup, engine: Engine, bars: Progress, settings: Setting
     if fits.failures:
         key, reason = next(iter(fits.failures.items()))
         raise RunError(f"the view {key} was not learned: {reason}")
-    return dataclasses.replace(setup, metrics=with_states(setup.metrics, fits.states))
+    learned = {key: with_states(metric, fits.states) for key, metric in setup.metrics.items()}
+    return dataclasses.replace(setup, metrics=learned)
 
 
 def _find_scales(
@@ -265,13 +266,11 @@ def _with_pooled(setup: Setup, parts: list[Fiducials], scaling: Scaling, engine:
 
     Controls are left out: showing them must not change the scores of the others.
     """
-    # Views have a range of their own; None is for all parameters.
-    views = {repr(v): v for m in setup.metrics.values() if m.normalize == "pooled" for v in [getattr(m, "view", None)]}
-    if not views:
+    # Views have a range of their own; without a view it is that of all parameters.
+    asking = {path(views_of(metric)): metric for metric in setup.metrics.values() if metric.normalize == "pooled"}
+    if not asking:
         return scaling
-    ranges: dict[str, Metric] = {
-        key: _Range() if view is None else Viewed(_Range(), view) for key, view in views.items()
-    }
+    ranges = {key: with_inner(metric, _Range()) for key, metric in asking.items()}
     ranked = {k: c for k, c in setup.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
     known = dataclasses.replace(setup.identity, metrics={key: describe(one) for key, one in ranges.items()})
     first = dataclasses.replace(setup, metrics=ranges, candidates=ranked, identity=known)
@@ -279,11 +278,13 @@ def _with_pooled(setup: Setup, parts: list[Fiducials], scaling: Scaling, engine:
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
     outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
     pooled = {}
-    for key, view in views.items():
+    for key, metric in asking.items():
         found = []
         for name in (name for name in outcomes if name not in failures):
             records = [seen for block in outcomes[name] if not isinstance(seen := block[key], str)]
             found.append((slice(None), joined(records, "low"), joined(records, "high")))
-        truths = scaling.truths if view is None else np.asarray(view.points(scaling.truths), np.float64)
+        truths = scaling.truths
+        for view in views_of(metric):
+            truths = np.asarray(view.points(truths), np.float64)
         pooled[key] = pooled_range(truths, found)
-    return dataclasses.replace(scaling, pooled=pooled.pop(repr(None), None), pooled_views=pooled)
+    return dataclasses.replace(scaling, pooled=pooled.pop("", None), pooled_views=pooled)
