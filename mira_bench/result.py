@@ -20,6 +20,7 @@ from .ranking.trainings import method_table
 from .ranking.verdicts import objections
 from .report import tables
 from .report.outputs import announce, clear, copy_code
+from .report.trainings import Curves, training_figure, training_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +46,8 @@ class Result:
         identity: Hashes that tell this task and these candidates from others of the same name.
         files: The hashes of the user's files that took part, by path.
         pictures: Draws the task's own figures, by name, if it has any.
+        curves: For candidates that were trained, their curves by name: epochs, and the values there.
+        training_seconds: How long the training of each took, whenever it was made.
         preprocess: The name of what was done to truths and samples before scoring, if the task does anything.
         folder: Where it was saved last.
     """
@@ -62,6 +65,8 @@ class Result:
     files: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
+    curves: Curves = field(default_factory=dict)
+    training_seconds: Mapping[str, float] = field(default_factory=dict)
     preprocess: str = ""
     folder: Path | None = field(default=None, init=False)
 
@@ -115,6 +120,11 @@ class Result:
         r"""One row per method, if methods were trained several times; see `mira_bench.ranking.trainings`."""
         several = any(s.method not in (None, s.name) for s in self.standings)
         return method_table(self.standings, rank_by=self.rank_by) if several else None
+
+    @cached_property
+    def trainings(self) -> pd.DataFrame | None:
+        r"""One row per candidate that was trained: its epochs, the minutes that they took, and the last losses."""
+        return training_table(self.curves, self.training_seconds) if self.curves else None
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -216,5 +226,7 @@ class Result:
             save("sbc", figures.sbc_histograms(self))
         if any(s.convergence is not None for s in self.standings):
             save("convergence", figures.convergence(self))
+        if any(self.curves.values()):
+            save("training", training_figure(self.curves))
         for name, figure in (self.pictures() if self.pictures is not None else {}).items():
             save(name, figure)

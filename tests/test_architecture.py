@@ -17,7 +17,7 @@ PACKAGE = Path(mb.__file__).parent
 # From the ground up. A room knows those below it.
 FLOORS = (
     {"_version", "compiling", "durations", "errors", "moved", "writing"},
-    {"arrays", "statistics", "streams"},
+    {"arrays", "statistics", "streams", "trainer"},
     {"diagnostics", "layouts", "sharing"},
     {"ranks"},
     {"candidate", "fiducials"},

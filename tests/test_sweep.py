@@ -19,7 +19,6 @@ from omegaconf import OmegaConf
 from rich.console import Console
 
 import mira_bench as mb
-from mira_bench.candidate import Rehearsal
 from mira_bench.cli.command import main
 from mira_bench.config import Asked
 from mira_bench.runner.cost import Estimate
@@ -28,6 +27,7 @@ from mira_bench.sweeps.dry import dry_sweep
 from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
 from mira_bench.sweeps.watch import Watch
+from mira_bench.trainer import Rehearsal
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 

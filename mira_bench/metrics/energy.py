@@ -246,8 +246,8 @@ def energy_score(
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.
-        samples: The samples of the candidate, with shape $(L, S, *event)$, $S \geq 2$, or $(1, S, *event)$ if all truths
-            share one set, which widens the standard error.
+        samples: The samples of the candidate, with shape $(L, S, *event)$, $S \geq 2$, or $(1, S, *event)$ if all
+            truths share one set, which widens the standard error.
         seed: The seed of the pairs that are used when there are more than 128 samples.
         normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         bounds: The range `(low, high)` that `normalize="task"` uses.

@@ -76,7 +76,9 @@ def _load_task(name: str) -> "DictConfig":
     return config
 
 
-def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
+def _settings(
+    cfg: "DictConfig", task_name: str, repeats: int | None = None
+) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
     r"""Yields what varies, the config that it makes and its task: every case, every point of the grid, every seed."""
     from omegaconf import OmegaConf
 
@@ -91,7 +93,7 @@ def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any
     for case, overrides in cases.items() or [(None, None)]:
         for values in product(*grid.values()):
             varied = dict(zip(grid, values, strict=True))
-            for repeat in range(int(cfg.study.repeats)):
+            for repeat in range(int(cfg.study.repeats) if repeats is None else repeats):
                 seed = {"seed": int(cfg.seed) + repeat}
                 one = cfg.copy()
                 changes = {**(overrides or {}), **varied, **seed}
@@ -110,11 +112,11 @@ def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, 
         raise UsageError(f"study.measure={cfg.study.measure!r} is not one of {', '.join(MEASURES)}")
     if cfg.study.measure != "scores" and cfg.parallel.backend == "dask":
         raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
-    found: dict[str, tuple[str, DictConfig, str]] = {}
-    for setting, one, name in _settings(cfg, task_name):
+    found = []
+    for setting, one, name in _settings(cfg, task_name, repeats=1):
         label = ", ".join(f"{key}={value}" for key, value in setting.items() if key != "seed")
-        found.setdefault(label, (label, one, name))
-    return list(found.values())
+        found.append((label, one, name))
+    return found
 
 
 def _winners(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:

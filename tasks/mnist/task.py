@@ -17,6 +17,7 @@ from mira_bench.streams import generator
 from mira_bench.views import View
 
 from .data import Images, checksums, load_images
+from .features import ClassifierFeatures, PrincipalComponents
 from .grayness import Grayness
 
 DIGITS = 10
@@ -91,10 +92,15 @@ class Mnist:
         return self.preprocess, self.steps[self.preprocess]
 
     @property
-    def views(self) -> dict[str, View]:
-        r"""`grayness`: the one number that MIRA mostly sees. If samples are raw, also the other steps."""
+    def views(self) -> dict[str, Any]:
+        r"""What else can be looked at.
+
+        `grayness` is the one number that MIRA mostly sees, `pca` and `features` are learned from the training images.
+        If samples are raw, there are also the other steps that could be done to them.
+        """
         others = {key: step for key, step in self.steps.items() if key != "raw"} if self.preprocess == "raw" else {}
-        return {"grayness": Grayness(), **others}
+        learned: dict[str, Any] = {"pca": PrincipalComponents(), "features": ClassifierFeatures()}
+        return {"grayness": Grayness(), **learned, **others}
 
     @property
     def block(self) -> int:

@@ -1,0 +1,49 @@
+r"""Samples of a denoiser: the probability flow, solved by Heun's method."""
+
+__all__ = ["heun", "noise_levels"]
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BEND = 7.0  # how much closer the levels are at small noise
+
+
+def noise_levels(steps: int, smallest: float, largest: float) -> NDArray[np.float64]:
+    r"""Returns the noise levels of Karras et al. (2022), from the largest to the smallest one and then zero.
+
+    Arguments:
+        steps: The number of levels without the zero.
+        smallest: The smallest of them.
+        largest: The largest of them.
+    """
+
+    place = np.linspace(0, 1, steps)
+    levels = (largest ** (1 / BEND) + place * (smallest ** (1 / BEND) - largest ** (1 / BEND))) ** BEND
+    return np.append(levels, 0.0)
+
+
+def heun(denoise: Callable[["Tensor", "Tensor"], "Tensor"], x: "Tensor", levels: NDArray[np.float64]) -> "Tensor":
+    r"""Returns where the probability flow $dx / d\sigma = (x - D(x, \sigma)) / \sigma$ takes noise: to samples.
+
+    Each step costs two evaluations of the denoiser, the last one, to zero, only one.
+
+    Arguments:
+        denoise: The denoiser, a function of points $(B, *event)$ and the noise of each, $(B,)$.
+        x: Points that are drawn at the largest level, with shape $(B, *event)$.
+        levels: Falling noise levels.
+    """
+
+    for here, there in zip(levels[:-1], levels[1:], strict=True):
+        slope = (x - denoise(x, x.new_full((len(x),), here))) / here
+        ahead = x + (there - here) * slope
+        if there > 0:
+            slope = (slope + (ahead - denoise(ahead, x.new_full((len(x),), there))) / there) / 2
+            ahead = x + (there - here) * slope
+        x = ahead
+    return x
