@@ -23,6 +23,7 @@ __all__ = [
     "Metric",
     "Mira",
     "Mmd",
+    "PooledSbc",
     "Posterior",
     "Pqmass",
     "Rehearsal",
@@ -30,6 +31,7 @@ __all__ = [
     "RunError",
     "Sbc",
     "Scores",
+    "SlicedDistances",
     "SlicedWasserstein",
     "Stage",
     "Sufficient",
@@ -89,8 +91,10 @@ if _TYPE_CHECKING:
         Lc2st,
         Mira,
         Mmd,
+        PooledSbc,
         Pqmass,
         Sbc,
+        SlicedDistances,
         SlicedWasserstein,
         Sufficient,
         Tarp,
@@ -128,8 +132,8 @@ _HOMES = {
     "fiducials": "Fiducials",
     "metric": "Block Metric Scores",
     "metrics": (
-        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd Pqmass Sbc SlicedWasserstein "
-        "Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st log_bayes_factor "
+        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd PooledSbc Pqmass Sbc SlicedDistances "
+        "SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st log_bayes_factor "
         "mira mira_sufficient mmd pqmass sbc sliced_wasserstein tarp wasserstein"
     ),
     "metrics.mira": "theory",

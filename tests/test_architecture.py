@@ -23,6 +23,7 @@ FLOORS = (
     {"candidate", "fiducials"},
     {"metric", "task"},
     {"views", "metrics"},
+    {"preprocessing"},
     {"adapters"},
     {"inference"},
     {"ranking"},

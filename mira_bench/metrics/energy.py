@@ -2,6 +2,7 @@ r"""The fair energy score: strictly proper, needs no reference posterior, and te
 
 __all__ = ["Box", "Energy", "EnergyResult", "energy_score", "prior_energy"]
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from ..compiling import compiled
 from ..errors import UsageError
 from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.scaling import Scale, Scaling
+from ..sharing import members
 from ..statistics import FEW_FIDUCIALS, mean_stderr
 from ..streams import generator
 from .means import MeanScore
@@ -25,6 +27,9 @@ LAGS = 128  # with more samples than this, the pair term uses S times so many pa
 BULK = 2.5  # interquartile ranges on either side of the quartiles: four standard deviations of a normal law
 NO_SKILL = 0.1  # a skill that is surely less than this is none
 DRAWS = 128  # other truths that stand for the prior of a fiducial
+KEPT = 16  # scores of priors that a process remembers
+
+_PRIORS: dict[str, NDArray[np.float64]] = {}
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,14 @@ def _energy(values: NDArray[np.float64], lags: NDArray[np.int64]) -> float:
     return float(np.sqrt(np.einsum("ij,ij->i", values, values)).mean() - 0.5 * total.mean() / len(lags))
 
 
+def _among(values: NDArray[np.float64], lags: NDArray[np.int64]) -> float:
+    r"""Half the mean distance of samples $(S, d)$ to each other."""
+    total = np.zeros(len(values))
+    around = np.ascontiguousarray(np.concatenate([values, values]).T)
+    _pair_distances(around, lags, np.empty(len(values)), total)
+    return float(0.5 * total.mean() / len(lags))
+
+
 def _lags(count: int, seed: int) -> NDArray[np.int64]:
     # The lags l and S - l pair the same points. All pairs if they are few, else random lags without replacement.
     lags = np.arange(1, count)
@@ -183,14 +196,43 @@ def _lags(count: int, seed: int) -> NDArray[np.int64]:
     return np.sort(generator(seed, "energy lags").choice(lags, size=LAGS, replace=False))
 
 
+def _energies_of_sets(
+    truths: NDArray[np.float64], samples: Array, groups: NDArray, scale: Scale, box: Box, lags: NDArray, name: str
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""The same as `_energies` where fiducials share sets and a scale: the samples of a set are compared once."""
+    distances = scipy.spatial.distance.cdist
+    first, own = members(groups)
+    width = scale.width[0]
+    out = np.empty((2, len(truths)))
+    for g, l in enumerate(first):
+        points, mine = as_host(samples[int(l)]), np.flatnonzero(own == g)
+        refuse_non_finite(points[None], name, int(l))
+        out[:, mine] = distances(points / width, truths[mine] / width).mean(axis=0) - _among(points / width, lags)
+        inside = np.array_equal(width, box.width) and box.holds(points)
+        outside = mine if not inside else mine[[not box.holds(truth) for truth in truths[mine]]]
+        if len(outside):
+            squeezed = box.squeeze(points)
+            toward = distances(squeezed, box.squeeze(truths[outside])).mean(axis=0)
+            out[1, outside] = toward - _among(squeezed, lags)
+    return out[0], out[1]
+
+
 def _energies(
-    truths: NDArray[np.float64], samples: Array, scale: Scale, box: Box, seed: int, name: str
+    truths: NDArray[np.float64],
+    samples: Array,
+    scale: Scale,
+    box: Box,
+    seed: int,
+    name: str,
+    groups: NDArray | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     r"""The energy score of each fiducial, on the scale and in the box."""
     count = samples.shape[1]
     if count < 2:
         raise UsageError(f"{name} has a single sample per fiducial; the fair energy score needs two")
     lags = _lags(count, seed)
+    if groups is not None and len(scale.width) == 1 and 1 < len(np.unique(groups)) < len(groups):
+        return _energies_of_sets(truths, samples, groups, scale, box, lags, name)
     out = np.empty((2, len(truths)))
     for l, truth in enumerate(truths):
         width = scale.rows(slice(l, l + 1))[1][0]
@@ -212,6 +254,17 @@ def prior_energy(truths: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
     count = len(truths)
     if count < 3:
         return np.full(count, np.nan)
+    # All candidates and many runs ask the same, and of images it is the most expensive question.
+    key = hashlib.sha256(b"".join(array.tobytes() for array in (truths, box.low, box.width))).hexdigest()
+    if key not in _PRIORS:
+        while len(_PRIORS) >= KEPT:
+            _PRIORS.pop(next(iter(_PRIORS)))
+        _PRIORS[key] = _prior_energy(truths, box)
+    return _PRIORS[key].copy()
+
+
+def _prior_energy(truths: NDArray[np.float64], box: Box) -> NDArray[np.float64]:
+    count = len(truths)
     # In a random order: in the one that they came in, truths may repeat with the period of the strides.
     order = generator(0, "draws of the prior").permutation(count)
     strides = np.unique(np.linspace(1, count - 1, min(DRAWS, count - 1)).astype(int))
@@ -259,7 +312,7 @@ def energy_score(
 
     block = whole_block(truths, samples, seed=seed, bounds=bounds)
     ruler, box = block.scale(normalize), Box.of(block.scaling)
-    energies, bounded = _energies(block.truths, block.samples, ruler, box, seed, block.name)
+    energies, bounded = _energies(block.truths, block.samples, ruler, box, seed, block.name, block.groups)
     shared = None if block.groups is None else shared_variance([shared_terms(block, ruler)])
     return EnergyResult(energies, ruler.name, bounded, prior_energy(block.truths, box), shared)
 
@@ -280,7 +333,7 @@ class Energy(Metric):
     def observe(self, block: Block) -> Record:
         box = Box.of(block.scaling)
         ruler = block.scale(self.normalize)
-        energies, bounded = _energies(block.truths, block.samples, ruler, box, block.seed, block.name)
+        energies, bounded = _energies(block.truths, block.samples, ruler, box, block.seed, block.name, block.groups)
         record = {"per_fiducial": energies, "bounded": bounded}
         return record if block.groups is None else record | shared_terms(block, ruler)
 
