@@ -133,8 +133,8 @@ _HOMES = {
     "metric": "Block Metric Scores",
     "metrics": (
         "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd PooledSbc Pqmass Sbc SlicedDistances "
-        "SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st log_bayes_factor "
-        "mira mira_sufficient mmd pqmass sbc sliced_wasserstein tarp wasserstein"
+        "SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st "
+        "log_bayes_factor mira mira_sufficient mmd pqmass sbc sliced_wasserstein tarp wasserstein"
     ),
     "metrics.mira": "theory",
     "ranking.power": "plan",
