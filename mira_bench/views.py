@@ -165,6 +165,12 @@ def views_of(metric: Metric) -> list[Any]:
     return [metric.view, *views_of(metric.metric)] if isinstance(metric, Viewed) else []
 
 
+def innermost(metric: Metric) -> Metric:
+    r"""Returns the metric itself, without the views that it looks through."""
+
+    return innermost(metric.metric) if isinstance(metric, Viewed) else metric
+
+
 def path(views: Sequence[Any]) -> str:
     r"""Returns what views that follow each other are called."""
 

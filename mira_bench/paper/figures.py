@@ -57,14 +57,15 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     Arguments:
         table: The table that `mira_bench.paper.compare.compare` returns.
         look: `x`, which of `rows` and `columns` is on the horizontal axis; `label` and `series`, what they are called;
-            `title`.
+            `title`; `without`, the kinds of columns that are not drawn.
     """
 
     x = "row" if look.get("x", "rows") == "rows" else "column"
     series = "column" if x == "row" else "row"
     scores = table[table["is_mira"]]
     kinds = table["column"].str.partition(", ")[0]
-    others = [] if x == "column" else list(kinds[~table["is_mira"]].unique())
+    hidden = look.get("without", ())
+    others = [] if x == "column" else [kind for kind in kinds[~table["is_mira"]].unique() if kind not in hidden]
     panels = 1 + len(others)
     size = (max(6.5, 3.0 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.0 * panels + 1.8, 3.4)
     figure = Figure(figsize=size, layout="constrained")
