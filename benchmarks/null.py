@@ -135,8 +135,8 @@ def table(parts: pd.DataFrame) -> str:
     most = sums["repeats"].max()
     errors = " and ".join(f"{100 * (level * (1 - level) / most) ** 0.5:.2f}" for level in LEVELS.values())
     lines = [
-        "Rejections of perfect candidates in percent, by `python benchmarks/null.py`. Groups are at the 5 % level, each by",
-        f"itself. Standard errors at {most:.0f} repeats: {errors}.",
+        "Rejections of perfect candidates in percent, by `python benchmarks/null.py`. Groups are at the 5 % level,",
+        f"each by itself. Standard errors at {most:.0f} repeats: {errors}.",
         "",
         "| cell | repeats | " + " | ".join(shares.columns) + " |",
         "|---" * (2 + len(shares.columns)) + "|",
