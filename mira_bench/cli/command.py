@@ -137,9 +137,10 @@ def _hydra(arguments: Sequence[str]) -> int:
     from omegaconf import OmegaConf
 
     from ..config import check_files, settle
+    from ..sweeps.composing import composed_once
     from ..sweeps.dry import dry_run
     from ..sweeps.jobs import key_of
-    from ..sweeps.sweeper import Command, composed_once, do_job, hydra_words, is_sweep
+    from ..sweeps.sweeper import Command, do_job, hydra_words, is_sweep
     from .keys import check, explain, found_configs
 
     # The store is a path, so a key below it needs another name.
