@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy: the cores are busy with other tests
+
 import numpy as np
 import pytest
 
