@@ -37,7 +37,7 @@ def test_the_figure_shows_what_the_table_has():
     drawn = [line.get_xydata() for line in above.lines if line.get_marker() == "o"]
     ours = table.set_index("row").loc[["first", "tenth", "last"]]
     assert [list(points) for points in drawn[0].T] == [[1, 10, 20], list(ours["ours"])]
-    printed = next(line.get_xydata() for line in above.lines if line.get_marker() == "_" and len(line.get_xdata()))
+    printed = next(line.get_xydata() for line in above.lines if line.get_markersize() == 11 and len(line.get_xdata()))
     assert [list(points) for points in printed.T] == [[1, 10, 100], [0.51, 0.6, 0.66]]
     shown = {line.get_label(): line.get_ydata() for line in below.lines}
     assert (shown["network"] == runs[1].coverage["net"][1]).all()
