@@ -217,7 +217,8 @@ class Result:
         from .report import figures
 
         def save(name: str, figure: "Figure") -> None:
-            announce(folder.parent, *(f"{folder.name}/{name}.{kind}" for kind in ("png", "pdf")))
+            top = next((one.parent for one in (folder, *folder.parents) if one.name == "figures"), folder.parent)
+            announce(top, *(f"{(folder / name).relative_to(top).as_posix()}.{kind}" for kind in ("png", "pdf")))
             figures.save(figure, folder / name)
 
         if any(s.mira is not None or "tarp" in s.scores for s in self.standings):

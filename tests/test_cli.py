@@ -129,6 +129,7 @@ def test_laws_and_distances_need_no_quotes(elsewhere):
         assert setting.split("=")[1] in (elsewhere / "here" / "config.yaml").read_text()
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_a_failed_score_leaves_an_old_folder_alone(elsewhere):
     rng = np.random.default_rng(0)
     np.save("y.npy", rng.normal(size=(30, 2)))
@@ -229,6 +230,7 @@ def test_the_power_study_at_a_tiny_size(elsewhere):
     assert main([*arguments, "study.measure=vibes"]) == 2
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
     arguments = ["experiment=ranking_rule", "study.repeats=8", "study.grid.fiducials=[100]", "out=here", "workers=1"]
     arguments += ["study.cases=null", "candidates=[exact,prior,width_70]"]
@@ -301,6 +303,7 @@ def test_score_by_hydra_is_the_same(elsewhere, files):
     assert pd.read_csv(elsewhere / "b" / "summary.csv").candidate.unique().tolist() == ["npe"]
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_score_has_a_default_folder(elsewhere, files):
     assert main([*files, "--metrics", "mira"]) == 0
     (folder,) = (elsewhere / "results" / "runs" / "score").iterdir()

@@ -15,6 +15,8 @@ _spec = util.spec_from_file_location("golden_make", HERE / "make.py")
 make = util.module_from_spec(_spec)
 _spec.loader.exec_module(make)
 
+pytestmark = pytest.mark.usefixtures("plain_figures")  # numbers are compared
+
 
 def compare(name, out):
     for table in ("summary", "ranking"):

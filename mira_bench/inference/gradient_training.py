@@ -110,14 +110,14 @@ class GradientTrainer(ABC):
         run = _Run(self, data, int(rng.integers(2**62)))
         if memory is not None:
             run.recall(memory)
+            if run.step == run.steps:
+                yield Stage(self.epochs, self.epochs, {}, run.weights, run.memory)
         while run.step < run.steps:
             done, place = divmod(run.step, run.per_epoch)
             with one_thread():
                 curves = run.advance(min(BATCHES, run.per_epoch - place))
             done, place = divmod(run.step, run.per_epoch)
             yield Stage(done + place / run.per_epoch, self.epochs, curves, run.weights, run.memory)
-        if memory is not None and run.step == run.steps:
-            yield Stage(self.epochs, self.epochs, {}, run.weights, run.memory)
 
     def rehearse(self, data: State, rng: np.random.Generator) -> Rehearsal:
         r"""Times a batch of two examples, and a whole one if that will not take long."""
@@ -193,7 +193,7 @@ class _Run:
         noise = torch.Generator().manual_seed(int(generator(self.root, "noise", step).integers(2**63)))
         with torch.autocast(self.device, torch.bfloat16, enabled=trainer.precision == "bfloat16"):
             losses = trainer.loss(self.network, batch, noise, step / self.per_epoch)
-        losses["loss"].backward()
+        torch.autograd.backward(losses["loss"])
         if trainer.clip:
             torch.nn.utils.clip_grad_norm_(self.learning.values(), trainer.clip)
         for group in self.adam.param_groups:

@@ -173,7 +173,9 @@ class CalibrationResult:
     def label(self, feature: Feature, names: Sequence[str] | None = None) -> str:
         r"""Says what a feature is, with the names of parameters and data."""
         of = " and ".join(self.where(axis, names) for axis in feature.axes)
-        text = f"{feature.kind} of {of}" if of else feature.kind
+        # Not the σ of MIRA, which has more balls and all samples.
+        kind = {"mira": "score in balls", "tilt": "tilt in balls"}.get(feature.kind, feature.kind)
+        text = f"{kind} of {of}" if of else kind
         return text if feature.column < 0 else f"{text} against {self.columns[feature.column]}"
 
     @cached_property

@@ -121,8 +121,6 @@ def _load(folder: str | None, sums: tuple[tuple[str, str], ...]) -> Images:
     for name, images, labels in ((TRAINING_IMAGES, *parts[:2]), (TEST_IMAGES, *parts[2:])):
         if len(images) != len(labels):
             raise UsageError(f"{name} has {len(images)} images, but there are {len(labels)} labels")
-    for part in parts:
-        part.setflags(write=False)
     return Images(*parts)
 
 
@@ -138,7 +136,7 @@ def _parse(content: bytes, name: str, dims: int) -> NDArray[np.uint8]:
         )
     if len(content) - head != np.prod(shape, dtype=np.int64):
         raise UsageError(f"{name} is cut: its header tells {tuple(shape)}, but {len(content) - head} bytes follow")
-    return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
+    return np.frombuffer(content, np.uint8, offset=head).reshape(shape).copy()  # torch warns of what is read-only
 
 
 def _checked(content: bytes, name: str, wanted: Mapping[str, str]) -> bytes:

@@ -47,7 +47,8 @@ class ClassifierTrainer(GradientTrainer):
     def network(self, facts: State) -> Any:
         from .networks import ClassifierNetwork
 
-        return ClassifierNetwork(*map(int, facts["event"]), int(facts["classes"]), self.features)
+        height, width = map(int, facts["event"])
+        return ClassifierNetwork(height, width, int(facts["classes"]), self.features)
 
     def loss(self, network: Any, batch: Batch, noise: "torch.Generator", epoch: float) -> Losses:
         import torch

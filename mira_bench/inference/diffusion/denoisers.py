@@ -148,18 +148,15 @@ class LatentNetwork(nn.Module):
         blocks: The number of residual blocks.
     """
 
+    frequencies: Tensor
+
     def __init__(self, size: int, classes: int, width: int = 256, blocks: int = 3) -> None:
         super().__init__()
-        self.register_buffer("frequencies", 2.0 ** torch.linspace(-2, 4, 16))
+        self.register_buffer("frequencies", 2.0 ** torch.linspace(-2, 4, 16), persistent=False)
         self.time = nn.Linear(32, width)
         self.condition = nn.Embedding(classes, width) if classes else None
         self.first, self.last = nn.Linear(size, width), nn.Linear(width, size)
-        self.blocks = nn.ModuleList(
-            nn.ModuleList(
-                [nn.LayerNorm(width), nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)]
-            )
-            for _ in range(blocks)
-        )
+        self.blocks = nn.ModuleList(ResidualBlock(width) for _ in range(blocks))
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
 
@@ -170,6 +167,23 @@ class LatentNetwork(nn.Module):
             known = known + self.condition(*condition)
         known = functional.silu(known)
         hidden = self.first(x)
-        for norm, tell, inward, outward in self.blocks:
-            hidden = hidden + outward(functional.silu(inward(functional.silu(norm(hidden) + tell(known)))))
+        for block in self.blocks:
+            hidden = block(hidden, known)
         return self.last(hidden)
+
+
+class ResidualBlock(nn.Module):
+    r"""Two layers that add to what comes in, knowing noise level and class.
+
+    Arguments:
+        width: The width of all that goes in and out.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.tell = nn.LayerNorm(width), nn.Linear(width, width)
+        self.inward, self.outward = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, hidden: Tensor, known: Tensor) -> Tensor:
+        seen = functional.silu(self.norm(hidden) + self.tell(known))
+        return hidden + self.outward(functional.silu(self.inward(seen)))

@@ -3,6 +3,7 @@ r"""Samples of a denoiser: the probability flow, solved by Heun's method."""
 __all__ = ["heun", "noise_levels"]
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ def heun(denoise: Callable[["Tensor", "Tensor"], "Tensor"], x: "Tensor", levels:
         levels: Falling noise levels.
     """
 
-    for here, there in zip(levels[:-1], levels[1:], strict=True):
+    for here, there in pairwise(levels):
         slope = (x - denoise(x, x.new_full((len(x),), here))) / here
         ahead = x + (there - here) * slope
         if there > 0:

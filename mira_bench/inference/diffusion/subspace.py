@@ -74,7 +74,10 @@ class Subspace:
         r"""Returns mean and components as tensors of the same kind as another."""
         import torch
 
-        return tuple(torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (self.mean, self.components))
+        mean, components = (
+            torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in (self.mean, self.components)
+        )
+        return mean, components
 
 
 def as_values(images: NDArray) -> NDArray[np.float64]:

@@ -83,8 +83,8 @@ class DiffusionTrainer(GradientTrainer):
         levels = self.fold * 2 ** (len(self.architecture.get("ch_mult", (2, 2, 2, 2))) - 1)
         if any((side + 2 * self.pad) % levels for side in sides):
             raise UsageError(
-                f"pad={self.pad}, fold={self.fold}: {sides[0]} x {sides[1]} pixels with their padding are not divisible "
-                f"by {levels}, which the levels of the network (ch_mult) need"
+                f"pad={self.pad}, fold={self.fold}: {sides[0]} x {sides[1]} pixels with padding cannot be divided "
+                f"by {levels}, as the levels of the network (ch_mult) need"
             )
         network = ncsnpp(int(channels) * self.fold**2, int(facts["classes"]), self.architecture)
         folded = Folded(network, self.fold, self.pad)
