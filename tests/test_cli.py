@@ -198,7 +198,7 @@ def test_every_task_config_composes_and_runs(task, request, monkeypatch):
     few = ["fiducials=12", "samples=8", "regions=4", "metric.c2st.trees=2"]
     if task.startswith("mnist"):  # on images that need no network
         monkeypatch.setenv("MIRA_BENCH_MNIST", str(request.getfixturevalue("digits_folder")))
-        few += ["candidates=[real,wrong_label]"] if task != "mnist/dirichlet" else []  # the others are trained
+        few += ["candidates=[real,wrong_label]"] if task != "mnist/proportions" else []  # the others are trained
     if task.startswith("lensing"):  # its samplers take seconds at their own size
         few += ["fiducials=3", "candidates=[epl_3]"]
         few += ["task.candidates.epl_3.smc={particles:20,chains:4,draws:6,warmup:1}"]
