@@ -53,7 +53,9 @@ def rng():
 def test_an_interrupted_training_ends_as_another(settings, data, tmp_path, monkeypatch):
     monkeypatch.setattr(gradient_training, "BATCHES", 4)  # also in the middle of an epoch
     trainer = Regression(**settings)
-    whole = [(stage.epoch, stage.curves, stage.memory(), stage.weights()) for stage in trainer.stages(data, rng(), None)]
+    whole = [
+        (stage.epoch, stage.curves, stage.memory(), stage.weights()) for stage in trainer.stages(data, rng(), None)
+    ]
     assert [epoch for epoch, *_ in whole] == [n + share for n in range(3) for share in (4 / 11, 8 / 11, 1)]
     for place, (_, _, memory, _) in enumerate(whole[:-1]):
         np.random.seed(place)  # a global state decides nothing
