@@ -25,11 +25,13 @@ __all__ = [
     "Mmd",
     "Posterior",
     "Pqmass",
+    "Rehearsal",
     "Result",
     "RunError",
     "Sbc",
     "Scores",
     "SlicedWasserstein",
+    "Stage",
     "Sufficient",
     "Tarp",
     "Task",
@@ -115,6 +117,7 @@ if _TYPE_CHECKING:
     from .runner.run import run
     from .runner.score import score
     from .task import Task
+    from .trainer import Rehearsal, Stage
 
 # Names are imported when they are first used: whoever asks for --help does not wait for libraries.
 _HOMES = {
@@ -136,6 +139,7 @@ _HOMES = {
     "runner.run": "run",
     "runner.score": "score",
     "task": "Task",
+    "trainer": "Rehearsal Stage",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -1,6 +1,6 @@
 r"""The contract of a candidate: how samples are made. And the two controls that every run carries."""
 
-__all__ = ["Candidate", "Draws", "Oracle", "Posterior", "Prior", "Rehearsal"]
+__all__ = ["Candidate", "Draws", "Oracle", "Posterior", "Prior"]
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -45,25 +45,6 @@ class Draws:
         return Draws(arrays["values"], arrays.get("log_evidence"), told)
 
 
-@dataclass(frozen=True)
-class Rehearsal:
-    r"""What a training would cost.
-
-    Arguments:
-        simulating: The seconds of its simulations.
-        training: The seconds of the rest.
-        simulations: The number of simulations that the training needs.
-        state: A state that can be loaded and sampled, however badly it was trained.
-        note: What the estimate of the cost assumes.
-    """
-
-    simulating: float
-    training: float
-    simulations: int
-    state: Mapping[str, NDArray]
-    note: str = ""
-
-
 class Posterior(Protocol):
     r"""Something that can be sampled given observations.
 
@@ -86,10 +67,12 @@ class Candidate(Protocol):
 
     - `role`: `"candidate"` (the default), or `"control"` or `"oracle"`, which are shown and not ranked;
     - `skip(task)`: the reason why it does not apply to a task, or `None`;
-    - `fit(task, rng, report)` and `load(task, state)`, in place of `build` in a run, if it learns. `fit` returns its
-      state as plain arrays by name, which the store keeps, and may tell its progress: `report("epochs", 3, None)`.
-      `load` returns the posterior of a state. `trainer` may give what alone determines the training, and
-      `rehearse(task, rng)` a `Rehearsal`: what training would cost.
+    - `load(task, state)` and a `trainer`, in place of `build` in a run, if it learns. `load` returns the posterior of a
+      state, which is what the trainer learned; see `mira_bench.trainer`. `at` may be the epoch whose weights are wanted
+      in place of the last ones;
+    - `fit(task, rng, report)` in place of the trainer, if it learns from simulations of the task, all at once. It
+      returns its state as plain arrays by name, and may tell its progress: `report("epochs", 3, None)`. `trainer` then
+      may give a candidate that has all that determines the training, and `rehearse(task, rng)` what it would cost.
     """
 
     @property

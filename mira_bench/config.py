@@ -28,7 +28,19 @@ if TYPE_CHECKING:
 
 # How a run is carried out: these keys do not change its result.
 FEW_POINTS = 200_000  # samples of all candidates that are scored in less time than processes need to start
-EXECUTION = ("workers", "parallel", "out", "store", "check_store", "keep_samples", "progress", "dry", "sweep", "hydra")
+EXECUTION = (
+    "workers",
+    "parallel",
+    "out",
+    "store",
+    "check_store",
+    "keep_samples",
+    "progress",
+    "dry",
+    "fit",
+    "sweep",
+    "hydra",
+)
 
 DEFAULT_CANDIDATE = "npe"  # of a task that has no candidates of its own
 
@@ -162,11 +174,32 @@ def _candidates(cfg: "DictConfig", task_name: str) -> dict[str, Any]:
     else:
         asked = _as_names("candidates", cfg.candidates, existing)
     files = {name: name.rpartition(":")[::2] for name in asked if ".py:" in name}
-    _choose(f"task {task_name!r}: candidate", [name for name in asked if name not in files], existing)
+    epochs = {name: _epoch(name) for name in asked if name not in files and name not in existing}
+    whole = [name.rpartition("@")[0] if epochs.get(name) else name for name in asked if name not in files]
+    _choose(f"task {task_name!r}: candidate", whole, existing)
+
+    def candidate(name: str, at: int | None = None) -> Any:
+        made = make(own[name] if name in own else cfg.candidate[name])
+        if at is None:
+            return made
+        if not any(one.name == "at" for one in dataclasses.fields(made)):
+            raise UsageError(f"candidate '{name}@{at}': the training of {name} keeps its end alone")
+        return dataclasses.replace(made, at=at)
+
     return {
-        name: FileCandidate(*files[name]) if name in files else make(own[name] if name in own else cfg.candidate[name])
+        name: FileCandidate(*files[name])
+        if name in files
+        else candidate(name.rpartition("@")[0], epochs[name])
+        if epochs.get(name)
+        else candidate(name)
         for name in asked
     }
+
+
+def _epoch(name: str) -> int | None:
+    r"""The epoch of a checkpoint: 10 of `cvae@10`."""
+    epoch = name.rpartition("@")[2]
+    return int(epoch) if "@" in name and epoch.isdigit() else None
 
 
 class Asked(NamedTuple):
@@ -196,7 +229,11 @@ def asked(cfg: "DictConfig", task_name: str) -> Asked:
     )  # fmt: skip
     taken = {key: cfg[key] for key in same}
     return Asked(
-        task, candidates, Settings(**taken, metrics=metrics, name=task_name, check=cfg.check_store, **cfg.parallel)
+        task,
+        candidates,
+        Settings(
+            **taken, metrics=metrics, name=task_name, check=cfg.check_store, fit_minutes=cfg.fit.minutes, **cfg.parallel
+        ),
     )
 
 

@@ -20,6 +20,7 @@ from .ranking.trainings import method_table
 from .ranking.verdicts import objections
 from .report import tables
 from .report.outputs import announce, clear, copy_code
+from .report.trainings import Curves, training_figure, training_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -45,6 +46,9 @@ class Result:
         identity: Hashes that tell this task and these candidates from others of the same name.
         files: The hashes of the user's files that took part, by path.
         pictures: Draws the task's own figures, by name, if it has any.
+        curves: For candidates that were trained, their curves by name: epochs, and the values there.
+        training_seconds: How long the training of each took, whenever it was made.
+        preprocess: The name of what was done to truths and samples before scoring, if the task does anything.
         folder: Where it was saved last.
     """
 
@@ -61,6 +65,9 @@ class Result:
     files: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
+    curves: Curves = field(default_factory=dict)
+    training_seconds: Mapping[str, float] = field(default_factory=dict)
+    preprocess: str = ""
     folder: Path | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
@@ -76,7 +83,8 @@ class Result:
     @property
     def notices(self) -> list[str]:
         r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
-        told = notices(self.standings, self.rank_by, self.seed)
+        told = [f"truths and samples are scored after preprocess={self.preprocess}"] if self.preprocess else []
+        told += notices(self.standings, self.rank_by, self.seed)
         if self.rank_by != "tiers":
             return told
         words = rule(self.standings, self.rank_by)
@@ -103,6 +111,8 @@ class Result:
         for metric in (key for key in self.columns if key not in table):
             values = [scores[name][metric].score if metric in scores[name] else np.nan for name in table["candidate"]]
             table.insert(table.columns.get_loc("verdict"), metric, values)
+        if self.preprocess:
+            table.insert(table.columns.get_loc("verdict"), "preprocess", self.preprocess)
         return table
 
     @cached_property
@@ -110,6 +120,11 @@ class Result:
         r"""One row per method, if methods were trained several times; see `mira_bench.ranking.trainings`."""
         several = any(s.method not in (None, s.name) for s in self.standings)
         return method_table(self.standings, rank_by=self.rank_by) if several else None
+
+    @cached_property
+    def trainings(self) -> pd.DataFrame | None:
+        r"""One row per candidate that was trained: its epochs, the minutes that they took, and the last losses."""
+        return training_table(self.curves, self.training_seconds) if self.curves else None
 
     @cached_property
     def summary(self) -> pd.DataFrame:
@@ -202,7 +217,8 @@ class Result:
         from .report import figures
 
         def save(name: str, figure: "Figure") -> None:
-            announce(folder.parent, *(f"{folder.name}/{name}.{kind}" for kind in ("png", "pdf")))
+            top = next((one.parent for one in (folder, *folder.parents) if one.name == "figures"), folder.parent)
+            announce(top, *(f"{(folder / name).relative_to(top).as_posix()}.{kind}" for kind in ("png", "pdf")))
             figures.save(figure, folder / name)
 
         if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
@@ -211,5 +227,7 @@ class Result:
             save("sbc", figures.sbc_histograms(self))
         if any(s.convergence is not None for s in self.standings):
             save("convergence", figures.convergence(self))
+        if any(self.curves.values()):
+            save("training", training_figure(self.curves))
         for name, figure in (self.pictures() if self.pictures is not None else {}).items():
             save(name, figure)

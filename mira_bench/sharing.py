@@ -4,7 +4,7 @@ A candidate without condition may come as one set $(1, S, *event)$, which says w
 do not. Whatever the form, the set is one draw, and the error of a score that takes it for $L$ draws is too small.
 """
 
-__all__ = ["equal_sets", "refuse_groups", "refuse_repeats", "tell_shared"]
+__all__ = ["equal_sets", "members", "refuse_groups", "refuse_repeats", "spread", "tell_shared"]
 
 import hashlib
 import math
@@ -13,13 +13,37 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Array, as_host
+from .arrays import Array, as_host, shared_by
 from .errors import UsageError
 
 CHANCE = 1e-6  # sets that are equal by chance are expected less often than so
 FEW_TRUTHS = 10  # with fewer distinct ones, all may occur equally often by chance
 
 Read = Callable[[slice], Array]
+
+
+def members(groups: NDArray) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    r"""Returns the first fiducial of each group, in their order, and for each fiducial the place of its group there.
+
+    Example:
+        >>> members(np.array([7, 3, 7, 3]))
+        (array([0, 1]), array([0, 1, 0, 1]))
+    """
+
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return first[order], np.argsort(order)[inverse.reshape(-1)]
+
+
+def spread(sets: Array, own: NDArray[np.intp]) -> Array:
+    r"""Gives each fiducial the set of its group: $(G, S, *event)$ becomes $(L, S, *event)$, as a view if all share one.
+
+    Arguments:
+        sets: One set for each group.
+        own: The place of each fiducial's group among them.
+    """
+
+    return shared_by(sets, len(own)) if len(sets) == 1 else sets[own]
 
 
 def _digests(part: Array) -> list[bytes]:

@@ -58,8 +58,15 @@ class Task(Protocol, metaclass=_Makers):
     - `simulator(y, rng)`: an observation for each of the given parameters, with shape $(n, *data)$;
     - `support`: `(low, high)`, the bounds of the prior where they are not `bounds`, infinite where there are none;
     - `exact_posterior()`: the `Posterior` that every run shows as its oracle;
+    - `preprocessing`: `(name, view)`, what is done to truths and samples alike before any metric looks at them; see
+      `mira_bench.preprocessing`;
+    - `most_fiducials`: how many fiducials there are, where that is limited: images of a test set;
     - `illustrate(fiducials, samples)`: figures by name, from the first block of fiducials and the samples that each
-      candidate has for it. It is asked if samples are kept.
+      candidate has for it (one set for each group of fiducials, in the order of their first ones, if they share sets).
+      It is asked if samples are kept.
+
+    Where fiducials have a `group`, a candidate is asked for one set of samples per group, given the observation of its
+    first fiducial.
     """
 
     @property

@@ -1,8 +1,8 @@
 r"""The contract of a training: a thing of its own, to which any number of candidates, views and tasks refer.
 
 A trainer is all that determines what is learned, beside the data and the seed. The runner makes each training once,
-before anything is sampled, keeps it in the store under the hash of trainer, data and seed, and goes on with one that was
-interrupted.
+before anything is sampled, keeps it in the store under the hash of trainer, data and seed, and goes on with one that
+was interrupted.
 """
 
 __all__ = ["Rehearsal", "Report", "Stage", "State", "Trainer", "Unfinished", "curves_of", "is_kept"]
@@ -64,16 +64,16 @@ class Rehearsal:
 class Trainer(Protocol):
     r"""Something that learns from data. A frozen dataclass is the natural way to write one.
 
-    Besides `learns_from` it has either `stages(data, rng, memory)`, which yields a `Stage` after the other, or, if it is
-    done at once, `fit(data, rng, report)`, which returns its state. States are plain arrays by name.
+    Besides `learns_from` it has either `stages(data, rng, memory)`, which yields a `Stage` after the other, or, if it
+    is done at once, `fit(data, rng, report)`, which returns its state. States are plain arrays by name.
 
-    `stages` begins at `memory`, if there is one. The generator is the training's own and always stands at its beginning:
-    draw one number from it, and make the generators of an epoch (its order) and of a step (its noise) from that number
-    and the number of the epoch or step. Then no random state has to be remembered, and a training that was interrupted
-    ends with the same weights as another.
+    `stages` begins at `memory`, if there is one. The generator is the training's own and always stands at its
+    beginning: draw one number from it, and make the generators of an epoch (its order) and of a step (its noise) from
+    that number and the number of the epoch or step. Then no random state has to be remembered, and a training that was
+    interrupted ends with the same weights as another.
 
-    It may have `rehearse(data, rng)`, which returns a `Rehearsal` after a few small batches, and `packages`, the names of
-    libraries whose version decides what is learned.
+    It may have `rehearse(data, rng)`, which returns a `Rehearsal` after a few small batches, and `packages`, the names
+    of libraries whose version decides what is learned.
     """
 
     @property

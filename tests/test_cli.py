@@ -129,6 +129,7 @@ def test_laws_and_distances_need_no_quotes(elsewhere):
         assert setting.split("=")[1] in (elsewhere / "here" / "config.yaml").read_text()
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_a_failed_score_leaves_an_old_folder_alone(elsewhere):
     rng = np.random.default_rng(0)
     np.save("y.npy", rng.normal(size=(30, 2)))
@@ -193,8 +194,11 @@ def test_multirun(elsewhere):
 
 @pytest.mark.usefixtures("plain_figures")
 @pytest.mark.parametrize("task", [task for task in _configs("task") if task not in ("files", "mine")])
-def test_every_task_config_composes_and_runs(task):
+def test_every_task_config_composes_and_runs(task, request, monkeypatch):
     few = ["fiducials=12", "samples=8", "regions=4", "metric.c2st.trees=2"]
+    if task.startswith("mnist"):  # on images that need no network
+        monkeypatch.setenv("MIRA_BENCH_MNIST", str(request.getfixturevalue("digits_folder")))
+        few += ["candidates=[real,wrong_label]"] if task != "mnist/dirichlet" else []  # the others are trained
     if task.startswith("lensing"):  # its samplers take seconds at their own size
         few += ["fiducials=3", "candidates=[epl_3]"]
         few += ["task.candidates.epl_3.smc={particles:20,chains:4,draws:6,warmup:1}"]
@@ -226,6 +230,7 @@ def test_the_power_study_at_a_tiny_size(elsewhere):
     assert main([*arguments, "study.measure=vibes"]) == 2
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_the_ranking_rule_study_at_a_tiny_size(elsewhere, capsys):
     arguments = ["experiment=ranking_rule", "study.repeats=8", "study.grid.fiducials=[100]", "out=here", "workers=1"]
     arguments += ["study.cases=null", "candidates=[exact,prior,width_70]"]
@@ -298,6 +303,7 @@ def test_score_by_hydra_is_the_same(elsewhere, files):
     assert pd.read_csv(elsewhere / "b" / "summary.csv").candidate.unique().tolist() == ["npe"]
 
 
+@pytest.mark.usefixtures("plain_figures")
 def test_score_has_a_default_folder(elsewhere, files):
     assert main([*files, "--metrics", "mira"]) == 0
     (folder,) = (elsewhere / "results" / "runs" / "score").iterdir()

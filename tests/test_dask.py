@@ -85,6 +85,11 @@ def test_a_cluster_that_lost_all_its_workers_ends_the_run(monkeypatch):
             list(results)
 
 
+def test_no_cluster_is_started_for_nothing(monkeypatch):
+    monkeypatch.setattr(Engine, "_client", lambda self: pytest.fail("a cluster was started"))
+    assert list(Engine(2, "dask").map(abs, [])) == []
+
+
 def test_addresses_and_backends_that_cannot_be(monkeypatch):
     with pytest.raises(mb.UsageError, match="needs parallel"):
         Engine(address="tcp://127.0.0.1:1")

@@ -395,11 +395,11 @@ import sys, threading, numpy as np, mira_bench as mb
 from mira_bench.adapters.files import Files
 rng = np.random.default_rng(0)
 layout, normalize = sys.argv[1], sys.argv[2]
-shape = (300, 20000, 10) if layout == "LSd" else (10000, 300, 10)
+shape = (150, 20000, 10) if layout == "LSd" else (10000, 300, 10)
 values = np.lib.format.open_memmap("s.npy", mode="w+", dtype=np.float32, shape=shape)
 values[:] = rng.standard_normal((1, *shape[1:]) if layout == "LSd" else (shape[0], 1, 10), dtype=np.float32)
 values.flush(); del values
-np.save("y.npy", rng.normal(size=(300, 10)))
+np.save("y.npy", rng.normal(size=(shape[layout.index("L")], 10)))
 metrics = {"mira": mb.Mira(regions=2, normalize=normalize), "sbc": mb.Sbc()}
 mb.score(rng.normal(size=(5, 10)), {"a": rng.normal(size=(5, 50, 10)).astype(np.float32)}, metrics=metrics)
 def anonymous():
@@ -419,7 +419,7 @@ print(most - before)
 
 @pytest.mark.parametrize(("layout", "normalize", "limit"), [("LSd", "pooled", 60), ("SLd", "auto", 80)])
 def test_memory_stays_bounded(tmp_path, layout, normalize, limit):
-    r"""The files have 240 MB, of which nothing is copied, or 120 MB transposed, of which a block of 40 MB is."""
+    r"""The files have 120 MB, of which nothing is copied; or they are transposed, and a block of 40 MB is."""
     if not Path("/proc/self/status").exists():
         pytest.skip("no /proc here")
     done = subprocess.run(

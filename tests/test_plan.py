@@ -39,12 +39,11 @@ def caught(rng, metric, fiducials, dim, samples, factor, shift, repeats, level, 
 )
 def test_the_power_is_what_it_claims(rng, error, metrics, monkeypatch):
     # Neither the width that the test would have seen nor a null finer than the level is looked at here.
-    monkeypatch.setattr(import_module("mira_bench.metrics.calibration"), "EFFECT_FIDUCIALS", 0)
     monkeypatch.setattr(import_module("mira_bench.metrics.mira"), "REPLICATES", 1999)
     table = mb.plan(**error, regions=30).set_index("test")
     width, level = error["width"], error.get("level", 0.01)
     repeats = 120
-    made = {"mira": mb.Mira(regions=30), "calibration": mb.Calibration(), "sbc": mb.Sbc()}
+    made = {"mira": mb.Mira(regions=30), "calibration": mb.Calibration(effects=0), "sbc": mb.Sbc()}
     for name in metrics:
         row = table.loc[name]
         assert row.fiducials == max(row.narrow, row.wide)

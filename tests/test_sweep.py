@@ -13,25 +13,25 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hydra import compose, initialize_config_module
+from hydra import compose, initialize_config_dir, initialize_config_module
+from hydra.errors import HydraException
 from mira_bench.tasks.gaussian import Conjugate
 from omegaconf import OmegaConf
 from rich.console import Console
 
 import mira_bench as mb
-from mira_bench.candidate import Rehearsal
 from mira_bench.cli.command import main
 from mira_bench.config import Asked
 from mira_bench.runner.cost import Estimate
 from mira_bench.runner.setup import Settings
+from mira_bench.sweeps.composing import composed_once
 from mira_bench.sweeps.dry import dry_sweep
 from mira_bench.sweeps.jobs import Job, Kind, commands, read_job
 from mira_bench.sweeps.sweeper import _problems, _safe, _sweep_name
 from mira_bench.sweeps.watch import Watch
+from mira_bench.trainer import Rehearsal
 
-pytestmark = pytest.mark.usefixtures("elsewhere")
-
-pytestmark = pytest.mark.usefixtures("plain_figures")
+pytestmark = pytest.mark.usefixtures("elsewhere", "plain_figures")
 
 ROOT = Path(mb.__file__).parents[1]
 SMALL = ["fiducials=64", "samples=10", "regions=5", "metrics=[mira]", "controls=false", "progress=false"]
@@ -255,3 +255,36 @@ def test_the_overview_of_a_terminal(tmp_path):
     # Two wait and two are half done: three jobs of a minute, two at a time. What failed at once is no measure.
     assert "about 1:30 left" in text
     assert len(text.splitlines()) == 5  # a long reason is cut, not wrapped
+
+
+def test_a_config_is_composed_once_and_is_that_of_hydra(elsewhere):
+    given = [
+        [], ["fiducials=10"], ["task=conjugate"], ["task=conjugate", "seed=3", "metric.mira.regions=7"], ["seed=4"],
+        ["experiment=power", "study.repeats=6"], ["+metric.mira.extra=1"], ["~metric.c2st"],
+        ["task.candidates={a: {}}"],
+        ["task=nobody"], ["seeds.x=1"], ["experiment=power", "seed=4"],
+    ]  # fmt: skip
+
+    def composed(words):
+        try:
+            return OmegaConf.to_yaml(compose("config", words, return_hydra_config=True))
+        except HydraException as error:
+            return f"{type(error).__name__}: {error}"
+
+    read = []
+    with initialize_config_module("mira_bench.configs", version_base="1.3"):
+        plain = [composed(words) for words in given]
+        assert len(set(plain)) == len(given)
+        with composed_once([]):
+            assert [composed(words) for words in given] == plain
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("mira_bench.sweeps.composing._compose", lambda *_: read.append("again"))
+                assert [composed(words) for words in given] == plain
+    assert read == []
+    # A user's own file may have changed.
+    folder = elsewhere / "conf" / "task"
+    folder.mkdir(parents=True)
+    with initialize_config_dir(str(folder.parent), version_base="1.3"), composed_once([]):
+        for value in (1, 2):
+            (folder.parent / "mine.yaml").write_text(f"value: {value}\n")
+            assert compose("mine").value == value

@@ -84,8 +84,8 @@ def test_the_document_has_them_all():
         ("bias", "bias depends on x", "against x["),
         ("half blind", "bias depends on x", "location of b against x[1]"),
         ("width", "width depends on x", "against x[0]"),
-        ("narrow", "overconfident", "mira z = -"),
-        ("wide", "underconfident", "mira z = +"),
+        ("narrow", "overconfident", "score in balls z = -"),
+        ("wide", "underconfident", "score in balls z = +"),
     ],
 )
 def test_candidates_get_what_they_deserve(rng, spoil, word, evidence):
@@ -220,7 +220,7 @@ def test_what_has_no_name_is_not_uniform(rng):
     result = CalibrationResult([tilt], np.array([6.0]), largest, [], 100, S)
     informative = EnergyResult(np.full(9, 0.1), "none", np.linspace(0.1, 0.2, 9), np.linspace(0.5, 0.7, 9))
     standing = Standing("it", scores={"calibration": Scores(result=result), "energy": Scores(result=informative)})
-    assert verdict(standing) == ("not uniform", "tilt z = +6.0")
+    assert verdict(standing) == ("not uniform", "tilt in balls z = +6.0")
     assert standing.tier == "B"
 
 

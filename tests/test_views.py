@@ -73,8 +73,6 @@ def test_views_have_stored_results_of_their_own(tmp_path):
 def test_bad_views():
     with pytest.raises(mb.UsageError, match="no view 'nope'; it has: all, first, sorted"):
         with_views({"mira": mb.Mira()}, ["nope"], Pairs())
-    with pytest.raises(mb.UsageError, match="pooled"):
-        with_views({"mira": mb.Mira(normalize="pooled")}, ["first"], Pairs())
 
 
 def test_sorting_keeps_groups_together():

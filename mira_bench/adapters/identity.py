@@ -8,7 +8,16 @@ package is known by its name: their versions are part of every identity in the s
 What is read while the code runs (a file, an environment variable) is not seen: `canary.py` looks after that.
 """
 
-__all__ = ["Fingerprint", "describe", "digest", "edited", "fingerprint", "is_library", "take_fingerprint"]
+__all__ = [
+    "Fingerprint",
+    "describe",
+    "digest",
+    "edited",
+    "fingerprint",
+    "hash_arrays",
+    "is_library",
+    "take_fingerprint",
+]
 
 import copyreg
 import dataclasses
@@ -79,6 +88,13 @@ def digest(*arrays: NDArray) -> str:
     for array in arrays:
         sha.update(np.ascontiguousarray(array).tobytes())
     return sha.hexdigest()
+
+
+def hash_arrays(arrays: Mapping[str, NDArray]) -> str:
+    r"""Returns the hash of arrays by name: their types, shapes and bytes."""
+
+    told = [[key, str(arrays[key].dtype), list(arrays[key].shape), digest(arrays[key])] for key in sorted(arrays)]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
 
 def _code_parts(code: types.CodeType) -> list[Any]:

@@ -78,8 +78,10 @@ def changed(reads: Mapping[str, str]) -> str | None:
 
 
 def _hear(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open":  # first, and nothing else: Python tells of a great many events
+        return
     heard: Heard | None = getattr(_ears, "heard", None)
-    if event != "open" or heard is None:
+    if heard is None:
         return
     path, mode = arguments[0], arguments[1]
     if isinstance(path, str | bytes | os.PathLike) and (mode is None or not set(str(mode)) & set("wax+")):

@@ -2,6 +2,7 @@ r"""The command line: no verb is a Hydra run, verbs are for the rest."""
 
 __all__ = ["main"]
 
+import gc
 import logging
 import os
 import re
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,46 +53,24 @@ Keys that every task takes
 """
 
 
-def _list(arguments: Sequence[str]) -> int:
-    from .listing import main as list_verb
-
-    return list_verb(arguments)
-
-
-def _store(arguments: Sequence[str]) -> int:
-    from .store import main as store_verb
-
-    return store_verb(arguments)
+# The file of each verb, beside this one.
+VERBS = {
+    "list": "listing", "store": "store", "score": "score", "plan": "plan", "paper": "paper", "reference": "reference",
+    "collect": "collect",
+}  # fmt: skip
 
 
-def _plan(arguments: Sequence[str]) -> int:
-    from .plan import main as plan_verb
-
-    return plan_verb(arguments)
-
-
-def _score(arguments: Sequence[str]) -> int:
-    from .score import main as score_verb
-
-    return score_verb(arguments)
+def _verb(name: str, arguments: Sequence[str]) -> int:
+    verb = import_module(f".{VERBS[name]}", __package__).main
+    _begin()
+    return verb(arguments, _hydra) if name == "paper" else verb(arguments)
 
 
-def _collect(arguments: Sequence[str]) -> int:
-    from .collect import main as collect_verb
-
-    return collect_verb(arguments)
-
-
-def _paper(arguments: Sequence[str]) -> int:
-    from .paper import main as paper_verb
-
-    return paper_verb(arguments, _hydra)
-
-
-def _reference(arguments: Sequence[str]) -> int:
-    from .reference import main as reference_verb
-
-    return reference_verb(arguments)
+def _begin() -> None:
+    r"""Ends what `main` began: from here on garbage is looked for, but not in what was imported."""
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
 
 
 def _run(
@@ -157,9 +137,10 @@ def _hydra(arguments: Sequence[str]) -> int:
     from omegaconf import OmegaConf
 
     from ..config import check_files, settle
+    from ..sweeps.composing import composed_once
     from ..sweeps.dry import dry_run
     from ..sweeps.jobs import key_of
-    from ..sweeps.sweeper import Command, composed_once, do_job, hydra_words, is_sweep
+    from ..sweeps.sweeper import Command, do_job, hydra_words, is_sweep
     from .keys import check, explain, found_configs
 
     # The store is a path, so a key below it needs another name.
@@ -201,6 +182,7 @@ def _hydra(arguments: Sequence[str]) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors are raised, and ours to explain
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers interrupt so
+    _begin()
     try:
         with composed_once(words):
             job()
@@ -242,11 +224,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if arguments is None:
         _look_here()
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    verbs = {"list": _list, "store": _store, "score": _score, "plan": _plan, "paper": _paper}
-    verbs |= {"reference": _reference, "collect": _collect, "run": _hydra}
-    if arguments and arguments[0] in verbs:
-        return _guard(lambda: verbs[arguments[0]](arguments[1:]))
+        gc.disable()  # imports leave next to no garbage, and to look for it takes a tenth of a short run
+        arguments = sys.argv[1:]
+    try:
+        code = _answer(list(arguments))
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:  # who read it, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python would complain on its way out
+        return FAILED
+
+
+def _answer(arguments: list[str]) -> int:
+    verb, words = (arguments[0], arguments[1:]) if arguments else ("run", [])
+    if verb in VERBS:
+        return _guard(lambda: _verb(verb, words))
+    if verb == "run":
+        return _guard(lambda: _hydra(words))
     if any(a in ("-h", "--help", "help") for a in arguments):
         from .listing import listing
 
@@ -256,9 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "--version" in arguments:
         print(f"mira_bench {__version__}")
         return OK
-    word = next((a for a in arguments if not a.startswith("-") and "=" not in a), None)
-    if word is not None and arguments[0] == word:
-        print(f"mira_bench: there is no verb {word!r}; there are: {', '.join(verbs)}", file=sys.stderr)
+    if not verb.startswith("-") and "=" not in verb:
+        print(f"mira_bench: there is no verb {verb!r}; there are: {', '.join([*VERBS, 'run'])}", file=sys.stderr)
         print("Settings are written key=value, for example task=gaussian. See --help.", file=sys.stderr)
         return USAGE
     return _guard(lambda: _hydra(arguments))

@@ -14,10 +14,8 @@ from ..errors import UsageError
 
 def check(arguments: Sequence[str]) -> None:
     r"""Refuses unknown keys of the top level. Hydra would advise to add them with a plus, and then nothing happens."""
-    from omegaconf import OmegaConf
-
     text = (resources.files("mira_bench.configs") / "config.yaml").read_text(encoding="utf-8")
-    known = [*map(str, OmegaConf.create(text)), "task", "metric", "candidate", "experiment"]
+    known = [*re.findall(r"^(\w+):", text, re.M), "task", "metric", "candidate", "experiment"]
     for argument in arguments:
         key = re.match(r"[+~]*([A-Za-z_]\w*)[^=]*=", argument)
         if key and not argument.startswith("-") and key[1] not in known:

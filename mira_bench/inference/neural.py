@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, as_array, flat, refuse_non_finite
-from ..candidate import Draws, Rehearsal
+from ..candidate import Draws
 from ..errors import RunError, UsageError
 from ..fiducials import refuse_bad_data
+from ..trainer import Rehearsal
 from .coordinates import Coordinates, Standard, support
 from .networks import METHODS, Report, build, choose_embedding, reproducible, train
 from .neural_sampling import direct, field_samples, log_densities, slice_samples

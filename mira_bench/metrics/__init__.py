@@ -11,8 +11,10 @@ __all__ = [
     "LogScore",
     "Mira",
     "Mmd",
+    "PooledSbc",
     "Pqmass",
     "Sbc",
+    "SlicedDistances",
     "SlicedWasserstein",
     "Sufficient",
     "Tarp",
@@ -50,6 +52,7 @@ from .lc2st import Lc2st, lc2st
 from .log_score import LogScore
 from .mira import Mira, mira
 from .mmd import Mmd, mmd
+from .pooled import PooledSbc, SlicedDistances
 from .pqmass import Pqmass, pqmass
 from .sbc import Sbc, sbc
 from .sufficient import Sufficient, mira_sufficient
@@ -80,6 +83,8 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "evidence": Evidence(),
         "convergence": Convergence(),
         "lc2st": Lc2st(),
+        "pooled_sbc": PooledSbc(normalize=normalize),
+        "sliced_distances": SlicedDistances(normalize=normalize),
     }
 
 

@@ -48,7 +48,6 @@ GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # 
 SHARED_POINTS = 10_000  # samples of a set that many truths share
 POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
 TAIL = 10  # of the largest rows of a group have p-values by the tail of the normal law
-EFFECT_FIDUCIALS = 32  # what would have been seen is estimated on the first ones
 
 Floats = NDArray[np.float64]
 
@@ -174,7 +173,9 @@ class CalibrationResult:
     def label(self, feature: Feature, names: Sequence[str] | None = None) -> str:
         r"""Says what a feature is, with the names of parameters and data."""
         of = " and ".join(self.where(axis, names) for axis in feature.axes)
-        text = f"{feature.kind} of {of}" if of else feature.kind
+        # Not the σ of MIRA, which has more balls and all samples.
+        kind = {"mira": "score in balls", "tilt": "tilt in balls"}.get(feature.kind, feature.kind)
+        text = f"{kind} of {of}" if of else kind
         return text if feature.column < 0 else f"{text} against {self.columns[feature.column]}"
 
     @cached_property
@@ -264,21 +265,30 @@ class Calibration(Metric):
     Arguments:
         regions: The number of random balls per fiducial. The test sorts all points for each of them, and gains little
             from more.
-        normalize: The scale of the distances.
+        normalize: The scale of the distances in the balls; `auto` is the task's range, else `joint`. With `others` a
+            truth would be part of its neighbors' scale, and the test not exact.
         replicates: The number of null draws.
         data: Whether the features that go with the data are tested, if there are any data.
+        effects: The number of fiducials, the first ones, on which it is estimated what would have been seen; 0 leaves
+            that out.
     """
 
     regions: int = 32
     normalize: str = "auto"
     replicates: int = 1999
     data: bool = True
+    effects: int = 32
 
     name = "calibration"
-    version = 2
+    version = 3
 
     def depends_on(self, context: Context) -> Sequence[NDArray]:
-        return context.behind(self.normalize)
+        return context.behind(self._normalize(context.scaling))
+
+    def _normalize(self, scaling: Scaling) -> str:
+        if self.normalize == "auto" and scaling.task is None:
+            return "joint"
+        return scaling.resolve(self.normalize)
 
     def observe(self, block: Block) -> Record:
         count = block.samples.shape[1]
@@ -286,7 +296,8 @@ class Calibration(Metric):
         dim = block.truths.shape[1]
         axes = marginal_axes(dim, block.seed)
         centers = uniform_centers(block.seed, self.regions, dim)
-        ruler = block.scale(self.normalize)
+        normalize = self._normalize(block.scaling)
+        ruler = None if normalize == "joint" else block.scale(normalize)
         tables: list[Table] = []
         places: list[Floats] = []
         sets = _sets(block)
@@ -306,8 +317,8 @@ class Calibration(Metric):
                 part = _independent(block, int(rows[0]), len(chosen))
                 samples = as_host(block.samples[rows[0]])[chosen[part]]
                 scale, row = ruler, int(rows[0])
-                if len(rows) > 1:
-                    # The scale must not know which of the points are truths.
+                if scale is None or len(rows) > 1:
+                    # The scale must not know which of the points are truths: it is that of all that are ranked.
                     pool = np.concatenate([block.truths[rows], samples])
                     low, width = pool.min(axis=0), np.ptp(pool, axis=0)
                     scale, row = Scale("joint", low[None], np.where(width > 0, width, 1.0)[None]), 0
@@ -318,7 +329,7 @@ class Calibration(Metric):
                 likely = None if likelihood is None else likelihood[rows[0], np.concatenate([[0], 1 + part])]
                 rng = generator(block.seed, "players", first)
                 tables.append(rank_table(points, around, axes, likelihood=likely, rng=rng))
-                if first < EFFECT_FIDUCIALS and len(samples) > 3:
+                if first < self.effects and len(samples) > 3:
                     rng = generator(block.seed, "effects", first)
                     effects.append(effects_of(points[len(rows) :], around, axes, rng))
         record: Record = {

@@ -2,6 +2,7 @@ r"""The fair energy score: strictly proper, needs no reference posterior, and te
 
 __all__ = ["Box", "Energy", "EnergyResult", "energy_score", "prior_energy"]
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ from ..statistics import FEW_FIDUCIALS, mean_stderr
 from ..streams import generator
 from .means import MeanScore
 from .records import joined
+from .shared_energy import shared_terms, shared_variance
 
 LAGS = 128  # with more samples than this, the pair term uses S times so many pairs: its noise is far below 1/sqrt(S)
 BULK = 2.5  # interquartile ranges on either side of the quartiles: four standard deviations of a normal law
@@ -73,15 +75,31 @@ class EnergyResult(MeanScore):
         normalize: The normalization that was used.
         bounded: The score of each fiducial in a `Box`: what the skill is made of.
         prior: The same for the prior (NaN where it cannot be had).
+        shared_variance: The variance of the score that comes from sample sets which fiducials share.
     """
 
     per_fiducial: NDArray[np.float64]
     normalize: str
     bounded: NDArray[np.float64]
     prior: NDArray[np.float64]
+    shared_variance: float | None = None
 
     def __repr__(self) -> str:
         return f"EnergyResult(score={self.score:.4f}, stderr={self.stderr:.4f}, normalize={self.normalize!r})"
+
+    @property
+    def stderr(self) -> float:
+        r"""The standard error over fiducials, with the variance of shared sample sets added."""
+        return self._with_sets(super().stderr)
+
+    def _with_sets(self, error: float, unit: float = 1.0) -> float:
+        r"""Adds the error of shared sets to one over fiducials, in a unit in which the score is another number."""
+        return error if self.shared_variance is None else math.hypot(error, unit * self.shared_variance**0.5)
+
+    @property
+    def _in_box(self) -> float:
+        r"""How much smaller differences are in the box, roughly."""
+        return float(self.bounded.mean() / self.per_fiducial.mean()) if self.per_fiducial.mean() > 0 else 1.0
 
     @property
     def skill(self) -> float:
@@ -98,7 +116,8 @@ class EnergyResult(MeanScore):
         if not self.prior.mean() > 0:
             return np.nan
         ratio = self.bounded.mean() / self.prior.mean()
-        return mean_stderr((self.bounded - ratio * self.prior) / self.prior.mean())[1]
+        error = mean_stderr((self.bounded - ratio * self.prior) / self.prior.mean())[1]
+        return self._with_sets(error, self._in_box / self.prior.mean())
 
     @property
     def information(self) -> str | None:
@@ -111,6 +130,7 @@ class EnergyResult(MeanScore):
         if not self.prior.mean() > 0:
             return None
         mean, stderr = mean_stderr(self.prior - self.bounded)
+        stderr = self._with_sets(stderr, self._in_box)
         reach = max(2.0, float(scipy.special.stdtrit(len(self.prior) - 1, 0.975)))
         if mean > reach * stderr:
             return "some"
@@ -125,7 +145,7 @@ class EnergyResult(MeanScore):
     def harmful(self) -> bool:
         r"""Whether the candidate is worse than the prior by four standard errors."""
         mean, stderr = mean_stderr(self.prior - self.bounded)
-        return bool(mean < -4 * stderr)
+        return bool(mean < -4 * self._with_sets(stderr, self._in_box))
 
 
 # The innermost loops run over samples and add into a buffer: SIMD without reassociation, so the bits are the same
@@ -226,7 +246,8 @@ def energy_score(
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.
-        samples: The samples of the candidate, with shape $(L, S, *event)$, $S \geq 2$.
+        samples: The samples of the candidate, with shape $(L, S, *event)$, $S \geq 2$, or $(1, S, *event)$ if all
+            truths share one set, which widens the standard error.
         seed: The seed of the pairs that are used when there are more than 128 samples.
         normalize: The scale of the distances, see `mira_bench.ranks.scaling`.
         bounds: The range `(low, high)` that `normalize="task"` uses.
@@ -239,7 +260,8 @@ def energy_score(
     block = whole_block(truths, samples, seed=seed, bounds=bounds)
     ruler, box = block.scale(normalize), Box.of(block.scaling)
     energies, bounded = _energies(block.truths, block.samples, ruler, box, seed, block.name)
-    return EnergyResult(energies, ruler.name, bounded, prior_energy(block.truths, box))
+    shared = None if block.groups is None else shared_variance([shared_terms(block, ruler)])
+    return EnergyResult(energies, ruler.name, bounded, prior_energy(block.truths, box), shared)
 
 
 @dataclass(frozen=True)
@@ -259,13 +281,15 @@ class Energy(Metric):
         box = Box.of(block.scaling)
         ruler = block.scale(self.normalize)
         energies, bounded = _energies(block.truths, block.samples, ruler, box, block.seed, block.name)
-        return {"per_fiducial": energies, "bounded": bounded}
+        record = {"per_fiducial": energies, "bounded": bounded}
+        return record if block.groups is None else record | shared_terms(block, ruler)
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         prior = prior_energy(scaling.truths, Box.of(scaling))
         result = EnergyResult(
-            joined(records, "per_fiducial"), scaling.resolve(self.normalize), joined(records, "bounded"), prior
-        )
+            joined(records, "per_fiducial"), scaling.resolve(self.normalize), joined(records, "bounded"), prior,
+            shared_variance(records) if "shared_group" in records[0] else None,
+        )  # fmt: skip
         note = f"smaller is better; normalize={result.normalize}"
         if np.isnan(result.skill) and len(result.per_fiducial) >= 3:
             note += "; there is no skill where all truths are the same"

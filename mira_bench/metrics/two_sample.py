@@ -1,14 +1,16 @@
 r"""What the two-sample metrics share: how two sets of samples are checked, and which sets the runner compares.
 
-A two-sample metric compares two sets of samples. A benchmark has two ways to offer it such sets:
+A two-sample metric compares two sets of samples. A benchmark has three ways to offer it such sets:
 
 - `"posterior"`: for each of the first fiducials, the candidate's samples against those of a reference posterior. The
   score is the mean over these fiducials.
+- `"group"`: where fiducials share sample sets, the truths that share a set against the set. The score is the mean over
+  sets, its error that over sets.
 - `"joint"`: without a reference, the rows $(x, y^*)$ against $(x, y)$, with one sample $y$ of the candidate for each
   fiducial. Both are draws of the same joint distribution if the candidate is right. The two rows of a fiducial share
   their $x$, so they are exchangeable as a pair, and tests swap them within the pair.
 
-`"auto"` is the first where there is a reference, else the second.
+`"auto"` is the first where there is a reference, else the second where many share every set, else the third.
 """
 
 __all__ = ["TwoSample", "TwoSampleResult", "as_sets", "tail"]
@@ -26,11 +28,13 @@ from ..arrays import Array, as_array, as_host, flat, in_one_unit, is_device_tens
 from ..errors import UsageError
 from ..metric import MISSING, Block, Context, Metric, Record, Scores
 from ..ranks.scaling import Scaling
+from ..sharing import members
 from ..statistics import mean_stderr
 from ..streams import fiducial_keys, generator, uniforms
 from .records import joined
 
-AGAINST = ("auto", "posterior", "joint")
+AGAINST = ("auto", "posterior", "group", "joint")
+MANY = 10  # truths that share a set: from so many on, they are compared with it unless something else is asked for
 DIRECTIONS = 32  # an observation of more dimensions is seen through so many random projections
 
 
@@ -100,10 +104,11 @@ class TwoSample(Metric):
     All numbers are settings, and none is measured while it runs: a second run gives the same bits.
 
     Arguments:
-        against: Which sets are compared: `"posterior"`, `"joint"` or `"auto"`; see the head of this module.
+        against: Which sets are compared: `"posterior"`, `"group"`, `"joint"` or `"auto"`; see the head of this module.
         fiducials: How many fiducials are compared with a reference posterior: the first ones, so that the score does
             not depend on the length of the run.
-        most_samples: The most samples of a fiducial that are used on each side, drawn without replacement.
+        most_samples: The most samples of a fiducial that are used on each side, drawn without replacement. Of a shared
+            set, the first ones.
         pairs: How many fiducials are used in joint mode: the first ones again.
         normalize: The scale of $y$. In joint mode $x$ is z-scored, and weighted such that it has the total variance of
             a $y$ that is uniform over its scale.
@@ -135,11 +140,35 @@ class TwoSample(Metric):
         r"""Compares the sets $a$ (the candidate's) and $b$."""
 
     def observe(self, block: Block) -> Record:
-        if self.against == "joint" or (self.against == "auto" and block.reference is None):
+        against = self.against
+        if against == "auto":
+            shared = block.groups is not None and np.unique(block.groups, return_counts=True)[1].min() >= MANY
+            against = "posterior" if block.reference is not None else "group" if shared else "joint"
+        if against == "group":
+            return self._observe_groups(block)
+        if against == "joint":
             return self._observe_joint(block)
         if block.reference is None:
             raise UsageError(MISSING["reference"])
         return self._observe_posterior(block, block.reference)
+
+    def _observe_groups(self, block: Block) -> Record:
+        r"""Keeps truths and sets: the truths of a group may be in several blocks."""
+        if block.groups is None:
+            raise UsageError("every fiducial has a sample set of its own: there are no groups that share one")
+        first = members(block.groups)[0]
+        ruler = block.scale(self.normalize)
+        sets = [as_host(block.samples[int(l)])[: self.most_samples] for l in first]
+        for values in sets:
+            refuse_non_finite(values, block.name)
+        scaled = [ruler.apply(values[None], slice(l, l + 1))[0] for values, l in zip(sets, first, strict=True)]
+        return {
+            "grouped": ruler.apply(block.truths, slice(None)),
+            "group": np.asarray(block.groups),
+            "sets": np.stack(scaled),
+            "set_group": np.asarray(block.groups)[first],
+            "seed": np.array(block.seed),
+        }
 
     def _observe_posterior(self, block: Block, draw: Callable[[], NDArray]) -> Record:
         chosen = np.flatnonzero(block.index < self.fiducials)
@@ -191,6 +220,10 @@ class TwoSample(Metric):
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         try:
+            if len({frozenset(record) & {"truth", "grouped", "score"} for record in records}) > 1:
+                raise UsageError("some fiducials share sets and others do not: choose with against=joint or group")
+            if "grouped" in records[0]:
+                return self._reduce_groups(records, scaling)
             if "truth" in records[0]:
                 return self._reduce_joint(records, scaling)
             return self._reduce_posterior(records, scaling)
@@ -214,6 +247,27 @@ class TwoSample(Metric):
             note=note + f"normalize={scaling.resolve(self.normalize)}",
             per_fiducial=scores,
         )
+
+    def _reduce_groups(self, records: list[Record], scaling: Scaling) -> Scores:
+        truths, labels = joined(records, "grouped"), joined(records, "group")
+        sets, found = joined(records, "sets"), joined(records, "set_group")
+        results, sizes = [], []
+        for label, at in zip(*np.unique(found, return_index=True), strict=True):
+            mine = truths[labels == label]
+            if len(mine) >= self.least:
+                key = int(generator(int(records[0]["seed"]), self.name, "group", label).integers(2**63))
+                results.append(self.compare(sets[at], mine, key, False))
+                sizes.append(len(mine))
+        if not results:
+            raise UsageError(f"no set is shared by {self.least} fiducials or more, which {self.name} needs")
+        scores, expected = (np.array([getattr(one, key) for one in results]) for key in ("score", "expected"))
+        each = str(sizes[0]) if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+        note = f"truths that share a set against it: {len(results)} sets of {sets.shape[1]}, {each} truths each; "
+        note += f"normalize={scaling.resolve(self.normalize)}"
+        if len(results) == 1:
+            return Scores.of(results[0], note)
+        mean, stderr = mean_stderr(scores)
+        return Scores(mean, stderr, float(expected.mean()), _excess_pvalue(scores - expected), note)
 
     def _reduce_joint(self, records: list[Record], scaling: Scaling) -> Scores:
         truth, draw = joined(records, "truth"), joined(records, "draw")

@@ -4,6 +4,9 @@ Both sides of a cell are estimates from finitely many fiducials. The bars that t
 too wide and would pass anything, so the error of the printed value is taken to be ours, at the paper's number of
 fiducials. Where a study has repeats (fresh fiducials, samples, and whatever else follows the seed), the error of one
 run is its standard deviation over them, if that is larger than what the run says itself.
+
+Of models that were trained here at another size than the paper's, no number is *reproduced*. The printed ones stand
+beside ours, and what is compared is the order of the models.
 """
 
 __all__ = ["OPEN", "Printed", "compare", "ranking_agreement", "status"]
@@ -22,8 +25,10 @@ from ..errors import UsageError
 from ..metric import Scores
 from ..metrics import Mira
 from ..sweeps.study import Run
+from ..views import innermost
 
 REPRODUCED, DIFFERS, OPEN, OURS = "reproduced", "differs", "open", "not printed"
+LAPTOP = "laptop scale"  # of a model that was trained here, which is not the paper's
 LIMIT = 3.0  # standard deviations
 
 
@@ -87,6 +92,8 @@ def _statistic(name: str, run: Run, cell: Mapping[str, Any], metric: str) -> tup
     scores = _scores(run, cell["candidate"], metric)
     if name == "score":
         return scores.score, scores.stderr
+    if name == "pvalue":
+        return scores.pvalue, math.nan
     values = scores.per_fiducial
     if values is None:
         raise UsageError(f"metric {metric!r} has no values per fiducial, which statistic={name} needs")
@@ -102,7 +109,7 @@ def _statistic(name: str, run: Run, cell: Mapping[str, Any], metric: str) -> tup
         return mean, mean * error
     if name == "log10_of_mean_exp":
         return float(logsumexp(values) - math.log(len(values))) / math.log(10), math.nan
-    raise UsageError(f"statistic={name!r} is not one of score, mean, exp_mean, log10_of_mean_exp")
+    raise UsageError(f"statistic={name!r} is not one of score, pvalue, mean, exp_mean, log10_of_mean_exp")
 
 
 def _measure(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statistic: str) -> Measured:
@@ -120,7 +127,7 @@ def _measure(runs: Sequence[Run], cell: Mapping[str, Any], metric: str, statisti
         expected=scores.expected if statistic == "score" else math.nan,
         fiducials=fiducials,
         samples=runs[0].samples,
-        is_mira=isinstance(runs[0].metrics[metric], Mira),
+        is_mira=isinstance(innermost(runs[0].metrics[metric]), Mira),
     )
 
 
@@ -145,6 +152,14 @@ def _verdict(ours: Measured, printed: Printed, z: float) -> str:
     return REPRODUCED if abs(z) < LIMIT else DIFFERS
 
 
+def _judged(chosen: Mapping[str, Any], printed: bool, verdict: str) -> str:
+    if not printed:
+        return verdict
+    if chosen.get("scale", "paper") not in ("laptop", "paper"):
+        raise UsageError(f"scale={chosen['scale']!r} is not one of laptop, paper")
+    return OPEN if chosen.get("open") else LAPTOP if chosen.get("scale") == "laptop" else verdict
+
+
 def compare(paper: Mapping[str, Any], runs: Sequence[Run]) -> pd.DataFrame:
     r"""Returns one row per printed cell.
 
@@ -152,8 +167,9 @@ def compare(paper: Mapping[str, Any], runs: Sequence[Run]) -> pd.DataFrame:
         paper: The section `paper` of an experiment. `printed` holds the values by row and column; `rows` and `columns`
             say which `candidate`, `metric` and setting of the study a label stands for (a row without an entry is a
             candidate of that name), and may carry `default` (the metric with our defaults), `statistic`, `digits`,
-            `fiducials` (the paper's number, if it is not ours) and `open` (why the value cannot be judged); `cells`,
-            by row and column, has the last word.
+            `fiducials` (the paper's number, if it is not ours), `open` (why the value cannot be judged) and `scale`
+            (`laptop`: the candidate is a model at another size than the paper's); `cells`, by row and column, has the
+            last word.
         runs: The runs of the study.
     """
 
@@ -183,7 +199,7 @@ def compare(paper: Mapping[str, Any], runs: Sequence[Run]) -> pd.DataFrame:
                     "ours_error": ours.error,
                     "z": math.nan if printed.below else z,
                     "z_printed_bar": (ours.value - printed.value) / printed.error,
-                    "verdict": OPEN if chosen.get("open") and given is not None else _verdict(ours, printed, z),
+                    "verdict": _judged(chosen, given is not None, _verdict(ours, printed, z)),
                     "default": default.value if default else math.nan,
                     "default_error": default.error if default else math.nan,
                     "expected": ours.expected,
@@ -209,7 +225,7 @@ def ranking_agreement(table: pd.DataFrame) -> tuple[str, list[str]]:
         `"same"`, `"same within errors"` or `"differs"`, or `"-"` if nothing can be ranked; and the pairs that differ.
     """
 
-    judged = table[table["is_mira"] & table["verdict"].isin([REPRODUCED, DIFFERS])]
+    judged = table[table["is_mira"] & table["verdict"].isin([REPRODUCED, DIFFERS, LAPTOP])]
     # The candidates are along the rows or along the columns; what is fixed is the other label.
     by_columns = judged.groupby("row", sort=False)["candidate"].nunique().gt(1).any()
     fixed, along = ("row", "column") if by_columns else ("column", "row")
@@ -235,7 +251,8 @@ def status(table: pd.DataFrame, ranking: str) -> str:
     r"""Returns the status of an item: that of its printed MIRA scores, and which other columns differ.
 
     Where no MIRA score is printed, it is that of all columns. It is `differs` if one does or the ranking does, else
-    `open` if one cannot be judged, else `reproduced`.
+    `open` if one cannot be judged, else `reproduced`. With models that are not the paper's, it says so, and whether they
+    are in the printed order.
     """
 
     scores, others = table[table["is_mira"]], table[~table["is_mira"]]
@@ -243,5 +260,8 @@ def status(table: pd.DataFrame, ranking: str) -> str:
         scores = table
     verdicts = set(scores["verdict"])
     main = DIFFERS if DIFFERS in verdicts or ranking == "differs" else OPEN if OPEN in verdicts else REPRODUCED
+    if LAPTOP in verdicts:
+        orders = {"differs": "other order", "same within errors": "same order within errors", "-": "no order"}
+        main = f"{LAPTOP}, {orders.get(ranking, 'same order')}"
     wrong = others.loc[others["verdict"] == DIFFERS, "column"].unique()
     return main if len(wrong) == 0 else f"{main}; {', '.join(wrong)} {'differs' if len(wrong) == 1 else 'differ'}"

@@ -1,17 +1,19 @@
 r"""The figures of the paper, with the printed values beside ours."""
 
-__all__ = ["comparison"]
+__all__ = ["comparison", "over_training"]
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import ScalarFormatter
 
 from ..report.figures import COLORS, QUIET
+from ..sweeps.study import Run
 
 MARKERS = "os^vDPX"
 
@@ -55,14 +57,15 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
     Arguments:
         table: The table that `mira_bench.paper.compare.compare` returns.
         look: `x`, which of `rows` and `columns` is on the horizontal axis; `label` and `series`, what they are called;
-            `title`.
+            `title`; `without`, the kinds of columns that are not drawn.
     """
 
     x = "row" if look.get("x", "rows") == "rows" else "column"
     series = "column" if x == "row" else "row"
     scores = table[table["is_mira"]]
     kinds = table["column"].str.partition(", ")[0]
-    others = [] if x == "column" else list(kinds[~table["is_mira"]].unique())
+    hidden = look.get("without", ())
+    others = [] if x == "column" else [kind for kind in kinds[~table["is_mira"]].unique() if kind not in hidden]
     panels = 1 + len(others)
     size = (max(6.5, 3.0 + 0.95 * scores[x].nunique()), 4.2) if panels == 1 else (3.0 * panels + 1.8, 3.4)
     figure = Figure(figsize=size, layout="constrained")
@@ -89,4 +92,48 @@ def comparison(table: pd.DataFrame, look: Mapping[str, Any]) -> Figure:
         handles, labels, title=look.get("series"), fontsize=8, frameon=False, loc="outside right center"
     )  # fmt: skip
     figure.suptitle(look.get("title", ""), fontsize=11)
+    return figure
+
+
+def over_training(table: pd.DataFrame, runs: Sequence[Run], paper: Mapping[str, Any]) -> Figure:
+    r"""Draws MIRA over the epochs of several models, and below it TARP's coverage in the end.
+
+    Arguments:
+        table: The table that `mira_bench.paper.compare.compare` returns.
+        runs: The runs of the study; the last one has the ends of the trainings.
+        paper: The section `paper` of the experiment. A row that is a checkpoint says its `model` and its `epoch`, and
+            `printed_epoch` if the printed value is of another one.
+    """
+
+    figure = Figure(figsize=(6.0, 6.4), layout="constrained")
+    FigureCanvasAgg(figure)
+    above, below = figure.subplots(2, 1)
+    scores = table[table["is_mira"] & (table["column"] == table["column"].iloc[0])].set_index("row")
+    _reference_lines(above, scores)
+    models: dict[str, list[str]] = {}
+    for row, told in paper["rows"].items():
+        if "model" in told:
+            models.setdefault(told["model"], []).append(row)
+    colors = dict(zip(models, COLORS, strict=False))
+    for model, rows in models.items():
+        part, at = scores.loc[rows], [paper["rows"][row]["epoch"] for row in rows]
+        above.errorbar(
+            at, part["ours"], part["ours_error"], fmt="o-", color=colors[model], ms=5, capsize=3, label=model
+        )
+        theirs = [paper["rows"][row].get("printed_epoch", epoch) for row, epoch in zip(rows, at, strict=True)]
+        above.plot(theirs, part["paper"], "_", color=colors[model], ms=11, mew=2, alpha=0.75)
+    above.plot([], [], "_", color=QUIET, ms=11, mew=2, label="printed")
+    above.set(xscale="log", xlabel="epoch", ylabel="MIRA score")
+    above.xaxis.set_major_formatter(ScalarFormatter())
+    above.legend(fontsize=8, frameon=False)
+    below.plot([0, 1], [0, 1], color="black", ls="--", lw=1)
+    for i, (name, (levels, coverage, stderr)) in enumerate(runs[-1].coverage.items()):
+        rows = [row for row in scores.index[scores["candidate"] == name] if "model" in paper["rows"].get(row, {})]
+        model = paper["rows"][rows[0]]["model"] if rows else name
+        color = colors.get(model, QUIET if i == 0 else COLORS[-1 - i])
+        below.plot(levels, coverage, "-" if model in colors else "--", color=color, lw=1.5, label=model)
+        below.fill_between(levels, coverage - stderr, coverage + stderr, color=color, alpha=0.25, lw=0)
+    below.set(xlim=(0, 1), ylim=(0, 1), xlabel="credibility level", ylabel="expected coverage (TARP)")
+    below.legend(fontsize=8, frameon=False)
+    figure.suptitle(paper["title"], fontsize=11)
     return figure

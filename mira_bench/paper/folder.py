@@ -14,7 +14,7 @@ from ..report.tables import latex, markdown
 from ..sweeps.study import Run
 from .catalogue import Item, items
 from .compare import DIFFERS, OPEN, compare, ranking_agreement, status
-from .figures import comparison
+from .figures import comparison, over_training
 
 KEPT = [
     "row", "column", "paper", "paper_error", "ours", "ours_error", "z", "verdict", "z_printed_bar",
@@ -134,7 +134,8 @@ def write_item(item: str, paper: Mapping[str, Any], runs: Sequence[Run], out: Pa
     (out / "table.md").write_text(markdown(text), encoding="utf-8")
     (out / "table.tex").write_text(latex(text), encoding="utf-8")
     (out / "notes.md").write_text(_notes(item, paper, table, facts), encoding="utf-8")
-    save(comparison(table, {"title": paper["title"], **paper.get("figure", {})}), out / "figure")
+    look = {"title": paper["title"], **paper.get("figure", {})}
+    save(over_training(table, runs, paper) if look.get("x") == "epochs" else comparison(table, look), out / "figure")
     finish(out, {**read_facts(out), "paper": facts["paper"]})
     print(markdown(text))
     print(f"{item}: {facts['paper']['status']}; ranking: {ranking}. {sizes(table)}. Table, figure and notes: {out}")

@@ -8,6 +8,7 @@ scatter, is simulated, with the same truths and noise for the wrong candidate an
 
 __all__ = ["plan"]
 
+import copy
 import functools
 import math
 from collections.abc import Callable
@@ -150,15 +151,20 @@ def _calibration_power(error: _Error, level: float) -> Callable[[int], float]:
         for key, one in noises.items()
     }
 
+    rows = {key: one.astype(np.float32) for key, one in noises.items()}
+    # The draws for many fiducials begin with those for fewer: the power grows smoothly, and a sum is not begun again.
+    nothing = np.zeros((DRAWS, len(sd)), np.float32)
+    sums = {key: {0: (nothing, generator(error.seed, "plan sums", key))} for key in rows}
+
     def draw(key: str, count: int) -> NDArray[np.float64]:
         r"""Sums over fiducials, divided by the root of their number: normal if they are many."""
         if count > FEW:
             return normal[key]
-        one = noises[key].astype(np.float32)
-        total = np.zeros((DRAWS, one.shape[1]), np.float32)
-        same = generator(error.seed, "plan sums", key)  # for every number of fiducials: the power grows smoothly
-        for _ in range(count):
-            total += one[same.integers(len(one), size=DRAWS)]
+        before = max(known for known in sums[key] if known <= count)
+        total, stream = copy.deepcopy(sums[key][before])
+        for _ in range(count - before):
+            total += rows[key][stream.integers(len(rows[key]), size=DRAWS)]
+        sums[key][count] = total, stream
         return np.asarray(total / math.sqrt(count), np.float64)
 
     def largest(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -262,7 +268,7 @@ def plan(
         regions: The number of regions of MIRA; the calibration test keeps its own.
         level: The level of the tests.
         extent: The range from which centers are drawn, in posterior standard deviations: the task's, or that of the
-            truths. Balls around centers far away cut a narrow posterior like planes, and see less of a wrong width:
+            truths (the calibration test then takes that of the samples, and sees no less). Balls around centers far away cut a narrow posterior like planes, and see less of a wrong width:
             say 20 or more if the data constrain well. Less than 6 is for few truths (45 normal ones span 4.4).
         seed: The seed of the simulation.
 
@@ -278,7 +284,8 @@ def plan(
     """
 
     _check(width, shift, power, dim, samples, regions, level, extent)
-    errors = [_Error(factor, shift, dim, samples, extent, seed) for factor in (1 / (1 + width), 1 + width)]
+    factors = (1 / (1 + width), 1 + width) if width else (1.0,)
+    errors = [_Error(factor, shift, dim, samples, extent, seed) for factor in factors]
     tests: dict[str, Callable[[_Error], Callable[[int], float]]] = {
         "mira": lambda e: _mira_power(e, regions, level),
         "calibration": lambda e: _calibration_power(e, level),
@@ -291,5 +298,5 @@ def plan(
         known = [c for c in counts if c is not None]
         enough = max(known) if len(known) == len(counts) else None
         reached = math.nan if enough is None else min(p(enough) for p in powers)
-        rows.append({"test": name, "fiducials": enough, "narrow": counts[0], "wide": counts[1], "power": reached})
+        rows.append({"test": name, "fiducials": enough, "narrow": counts[0], "wide": counts[-1], "power": reached})
     return pd.DataFrame(rows).astype(dict.fromkeys(("fiducials", "narrow", "wide"), "Int64"))

@@ -78,6 +78,12 @@ def values_of(s: Standing, rank_by: str) -> NDArray[np.float64] | None:
     return None if s.energy is None else s.energy.per_fiducial
 
 
+def _set_variance(s: Standing, rank_by: str) -> float:
+    r"""The variance of the score that comes from sample sets which fiducials share."""
+    result = s.mira if rank_by == "mira" else None if rank_by == "log" else s.energy
+    return 0.0 if result is None or result.shared_variance is None else result.shared_variance
+
+
 def succession(
     trust: Sequence[int], scores: Sequence[float], pvalues: NDArray[np.float64] | None, level: float = TIE_LEVEL
 ) -> list[int]:
@@ -111,7 +117,8 @@ def _pairs(standings: Sequence[Standing], rank_by: str, seed: int) -> NDArray[np
     if not lengths:
         return np.full((len(values), len(values)), np.nan)
     table = np.stack([np.full(max(lengths), np.nan) if v is None else v for v in values])
-    return separations(table, generator(seed, "sign flips"))
+    extra = np.array([_set_variance(s, rank_by) for s in standings])
+    return separations(table, generator(seed, "sign flips"), extra if extra.any() else None)
 
 
 def order(standings: Sequence[Standing], rank_by: str, seed: int = 0) -> list[Standing]:
@@ -142,9 +149,10 @@ def _compared(ordered: list[Standing], rank_by: str, seed: int) -> tuple[NDArray
     for i, standing in enumerate(ordered[1:], start=1):
         mine = values_of(standing, rank_by)
         if mine is not None:
+            sets = _set_variance(standing, rank_by) + _set_variance(ordered[0], rank_by)
 
-            def compare(sign: int, mine: np.ndarray = mine, best: np.ndarray = best) -> float:
-                return paired_pvalue(mine - sign * best, generator(seed, "sign flips"))
+            def compare(sign: int, mine: np.ndarray = mine, best: np.ndarray = best, sets: float = sets) -> float:
+                return paired_pvalue(mine - sign * best, generator(seed, "sign flips"), sets)
 
             pvalues[i] = farther_pvalue(compare)
     known = ~np.isnan(pvalues)
@@ -275,7 +283,8 @@ def _difference(standing: Standing, best: Standing, rank_by: str) -> dict[str, f
     if standing is best or mine is None or first is None or rank_by == "mira":
         return {}
     mean, stderr = mean_stderr(mine - first)
-    return {"difference": mean, "difference_stderr": stderr}
+    sets = _set_variance(standing, rank_by) + _set_variance(best, rank_by)
+    return {"difference": mean, "difference_stderr": math.hypot(stderr, sets**0.5)}
 
 
 def _row(standing: Standing, names: list[str] | None) -> dict[str, Any]:

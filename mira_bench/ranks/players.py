@@ -7,6 +7,7 @@ the null distribution of anything that is a mean over fiducials, for every $L$, 
 
 __all__ = ["Play", "ball_features", "expected_score", "play", "play_histogram", "random_axes", "region_score"]
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,8 @@ from .centers import Centers
 from .distances import Distance
 from .kernel import EUCLIDEAN, far_from, frame, one_blas_thread
 from .scaling import Scale
+
+CHUNK = 2**13  # distances that are sorted at a time: they stay in the cache, and need no new pages
 
 
 def expected_score(samples: int) -> float:
@@ -57,23 +60,44 @@ class Play:
 
 
 @compiled()
-def _rank_features(order: NDArray, score: NDArray, out: NDArray) -> None:
+def _rank_features(order: NDArray, score: NDArray, tilt: NDArray, out: NDArray) -> None:
     regions, points = order.shape
     for r in range(regions):
         for k in range(points):
-            out[order[r, k], 0] += score[k] / regions
-            out[order[r, k], 1] += (k / (points - 1) - 0.5) / regions
+            out[order[r, k], 0] += score[k]
+            out[order[r, k], 1] += tilt[k]
 
 
-def _order(far: NDArray[np.float64], single: bool, rng: np.random.Generator) -> NDArray[np.intp]:
-    r"""The points by their distance to each center $(R, N)$; ties are broken anew in every region."""
-    # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
-    order = np.argsort(far.astype(np.float32) if single else far, axis=1)
-    near = np.take_along_axis(far, order, axis=1)
-    tied = np.flatnonzero((near[:, 1:] == near[:, :-1]).any(axis=1))
-    for r in tied:
-        order[r] = np.lexsort((rng.random(far.shape[1]), far[r]))
-    return order
+@compiled()
+def _find_ties(far: NDArray, order: NDArray, tied: NDArray) -> None:
+    regions, points = order.shape
+    for r in range(regions):
+        for k in range(1, points):
+            if far[r, order[r, k]] == far[r, order[r, k - 1]]:
+                tied[r] = True
+                break
+
+
+def _orders(
+    points: NDArray[np.float64],
+    centers: NDArray[np.float64],
+    distance: Distance,
+    single: bool,
+    rng: np.random.Generator,
+) -> Iterator[NDArray[np.intp]]:
+    r"""Yields, for a few centers at a time, the points by their distance $(r, N)$; ties are broken anew in each."""
+    breaks = None
+    step = max(1, CHUNK // len(points))
+    for start in range(0, len(centers), step):
+        far = far_from(points, centers[start : start + step], distance)
+        # Single precision sorts twice as fast; what is relative to the truth has digits to spare.
+        order = np.argsort(far.astype(np.float32) if single else far, axis=1)
+        tied = np.zeros(len(order), np.bool_)
+        _find_ties(far, order, tied)
+        for r in np.flatnonzero(tied):
+            breaks = rng.spawn(1)[0] if breaks is None else breaks
+            order[r] = np.lexsort((breaks.random(far.shape[1]), far[r]))
+        yield order
 
 
 def ball_features(
@@ -82,10 +106,12 @@ def ball_features(
     r"""The features of all S + 1 points of one fiducial; the truth is the first row."""
     samples = len(points) - 1
     shuffle = rng.permutation(samples + 1)  # a sort may order what is all but equal by position
-    table = region_score(np.arange(samples + 1), samples) - expected_score(samples)
+    ranks = np.arange(samples + 1)
+    score = (region_score(ranks, samples) - expected_score(samples)) / len(centers)
+    tilt = (ranks / max(samples, 1) - 0.5) / len(centers)
     out = np.zeros((samples + 1, 2))
-    order = _order(far_from(points[shuffle], centers, distance), distance.translates, rng.spawn(1)[0])
-    _rank_features(order, table, out)
+    for order in _orders(points[shuffle], centers, distance, distance.translates, rng):
+        _rank_features(order, score, tilt, out)
     result = np.empty_like(out)
     result[shuffle] = out
     return result
@@ -163,6 +189,7 @@ def play_histogram(
             rng = generator(seed, "histogram players", int(index[l]))
             points, around = frame(truths[l], samples[l], scale, l, centers, index[l : l + 1], distance)
             shuffled = points[rng.permutation(count + 1)]
-            order = _order(far_from(shuffled, around, distance), False, rng.spawn(1)[0])
-            _add_ranks(order, rng.integers(0, count + 1, size=replicates), rank, out)
+            players = rng.integers(0, count + 1, size=replicates)
+            for order in _orders(shuffled, around, distance, False, rng):
+                _add_ranks(order, players, rank, out)
     return out

@@ -18,8 +18,8 @@ numbers were made with them.
 
 __all__ = ["EXCHANGEABLE", "NORMALIZATIONS", "Scale", "Scaling", "as_bounds", "pooled_range", "sample_range"]
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -69,11 +69,13 @@ class Scaling:
         truths: The truths of *all* fiducials, with shape $(L, d)$.
         task: The task's own range per dimension, `(low, high)`, each of shape $(d,)$, if it declares one.
         pooled: The range per fiducial over all candidates, `(low, high)`, each of shape $(L, d)$.
+        pooled_views: The same on views of the points, by what the view is called.
     """
 
     truths: NDArray[np.float64]
     task: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     pooled: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    pooled_views: Mapping[str, tuple[NDArray[np.float64], NDArray[np.float64]]] = field(default_factory=dict)
 
     def resolve(self, name: str) -> str:
         r"""Returns the normalization that `auto` stands for here, or raises if `name` cannot be had."""

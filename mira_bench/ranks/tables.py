@@ -61,7 +61,8 @@ def whitening(points: Floats) -> Floats:
     """
 
     count, dim = points.shape
-    covariance = np.atleast_2d(np.cov(points, rowvar=False, bias=True))
+    centered = points - points.mean(axis=0)
+    covariance = centered.T @ centered / count
     sd = np.sqrt(np.diag(covariance))
     fixed = sd == 0
     sd = np.where(fixed, 1.0, sd)

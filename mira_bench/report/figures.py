@@ -85,7 +85,7 @@ def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], col
     e = null.expected
     axes.axhspan(e - null.paper_band, e + null.paper_band, color="#DDDDDD", lw=0, label=r"paper's band")
     if not np.isnan(null.null_stderr):
-        label = r"exact null, $\pm 1 \sigma$"
+        label = "exact null, ± 1 σ"
         axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=label)
     axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
     axes.axhline(0.5, color="gray", ls="--", lw=1, label="lower bound, 1/2")

@@ -164,12 +164,18 @@ def explanation(result: "Result") -> str:
 
 
 def save(result: "Result", folder: Path) -> None:
-    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`; `methods.csv` with several seeds."""
+    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`.
+
+    With several seeds there is `methods.csv`, and if something was trained `trainings.csv`.
+    """
 
     announce(folder, "scores.parquet", "summary.csv", *(f"ranking.{kind}" for kind in ("csv", "md", "tex")))
     if result.methods is not None:
         announce(folder, "methods.csv")
         result.methods.to_csv(folder / "methods.csv", index=False)
+    if result.trainings is not None:
+        announce(folder, "trainings.csv")
+        result.trainings.to_csv(folder / "trainings.csv", index=False)
     result.scores.to_parquet(folder / "scores.parquet", index=False)
     result.summary.to_csv(folder / "summary.csv", index=False)
     result.ranking.to_csv(folder / "ranking.csv", index=False)

@@ -28,7 +28,7 @@ from ..ranks.scaling import Scaling
 from .engines import Died, Engine
 from .setup import Setup
 from .store import Header
-from .training import PROBE, probe, reason_of
+from .training import PROBE, is_trainer, probe, reason_of
 from .units import draw_fiducials, reference_samples, remake, simulate
 
 log = logging.getLogger("mira_bench")
@@ -207,7 +207,9 @@ def check_fits(setup: Setup, engine: Engine, reuse: Reuse, check: bool = True) -
 
     found = {name: header for name in setup.trainings if (header := _fit_header(setup, name)) is not None}
     edited = {name: why for name, header in found.items() if check and (why := _edited([header]))}
-    results = _results(engine, _check_fit, [(setup, name) for name in found if name not in edited] if check else [])
+    # A trainer's data are a part of its key, and what is sampled from its weights is checked with its candidates.
+    simulated = [name for name in found if name not in edited and not is_trainer(setup.trainer(name))]
+    results = _results(engine, _check_fit, [(setup, name) for name in simulated] if check else [])
     differing = {name: differs | ({"": reason} if reason else {}) for name, differs, reason in results}
     for name, header in found.items():
         if name not in edited and not differing.get(name):
@@ -223,7 +225,9 @@ def check_fits(setup: Setup, engine: Engine, reuse: Reuse, check: bool = True) -
 
 
 def _fit_header(setup: Setup, name: str) -> Header | None:
-    return setup.store.look(setup.fit_spec(name)) if name in setup.candidates else None
+    if name not in setup.candidates:
+        return None
+    return setup.store.look(setup.fit_spec(name, getattr(setup.candidates[name], "at", None)))
 
 
 def _check(

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ..candidate import Candidate, Rehearsal
+from ..candidate import Candidate
 from ..errors import RunError
 from ..metric import Block, Context
 from ..ranks.scaling import Scaling, as_bounds
 from ..streams import generator
 from ..task import Task
+from ..trainer import Rehearsal
 from .run import split
 from .scoring import observe
 from .setup import Settings, Setup
+from .training import is_trainer
 from .units import simulate, work
 
 
@@ -108,23 +110,37 @@ def estimate(
 
 
 def _rehearse(setup: Setup, report: Callable[[str], None]) -> dict[str, Rehearsal]:
-    r"""Finds out what training costs, once for all networks of a method."""
+    r"""Finds out what training costs, once for all networks of a method; candidates that share a training pay once."""
     found: dict[str, Rehearsal] = {}
+    paid: dict[str, Rehearsal] = {}
+    out: dict[str, Rehearsal] = {}
     for label, training in setup.trainings.items():
-        candidate: Any = setup.candidates.get(label)
-        if candidate is None:
+        if label not in setup.candidates:
+            continue
+        shared = setup.shared_training(label)
+        if shared in paid:
+            out[label] = dataclasses.replace(paid[shared], simulating=0.0, training=0.0)
             continue
         if training.method not in found:
-            rng = generator(setup.seed, "rehearsal", setup.name)
-            short = hasattr(candidate, "rehearse")
-            report(f"timing the training of {training.method}: {'a few epochs' if short else 'all of it'}")
-            if short:
-                found[training.method] = candidate.rehearse(setup.task, rng)
-            else:
-                start = time.perf_counter()
-                state = candidate.fit(setup.task, rng, lambda what, done, total: None)
-                found[training.method] = Rehearsal(0.0, time.perf_counter() - start, 0, state, "trained in full")
-    return {label: found[t.method] for label, t in setup.trainings.items() if label in setup.candidates}
+            found[training.method] = _rehearse_one(setup, label, report)
+        out[label] = paid[shared] = found[training.method]
+    return out
+
+
+def _rehearse_one(setup: Setup, label: str, report: Callable[[str], None]) -> Rehearsal:
+    own = setup.trainer(label)
+    trainer: Any = own if is_trainer(own) else setup.candidates[label]
+    source = own.learns_from(setup.task) if is_trainer(own) else setup.task
+    rng = generator(setup.seed, "rehearsal", setup.name)
+    short = hasattr(trainer, "rehearse")
+    method = setup.trainings[label].method
+    report(f"timing the training of {method}: {'a small part' if short else 'all of it'}")
+    if short:
+        rehearsal: Rehearsal = trainer.rehearse(source, rng)
+        return rehearsal
+    start = time.perf_counter()
+    state = trainer.fit(source, rng, lambda what, done, total: None)
+    return Rehearsal(0.0, time.perf_counter() - start, 0, state, "trained in full")
 
 
 def _warm_up(setup: Setup, scaling: Scaling) -> None:

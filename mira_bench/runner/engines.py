@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from threadpoolctl import threadpool_limits
@@ -186,6 +186,10 @@ class Engine:
         from distributed import KilledWorker, wait
 
         waiting = iter(calls)
+        first = list(islice(waiting, 1))
+        if not first:  # no cluster is started for nothing
+            return
+        waiting = chain(first, waiting)
         with self._client() as client:
             ahead = AHEAD * max(1, sum(client.ncores().values()))
             handed: set[Any] = set()

@@ -159,12 +159,12 @@ class Progress:
         if self._bars is not None and len(names) > 1:
             self._ids[TRAININGS] = self._bars.add_task(TRAININGS, total=len(names))
 
-    def tell(self, name: str, what: str, done: int, total: int | None) -> None:
+    def tell(self, name: str, what: str, done: float, total: float | None) -> None:
         r"""Shows how far a training is: `done` of `total` simulations, then epochs."""
         with self._lock:  # another thread may tell it
             if name not in self._unfinished:  # it is done, and this is old news
                 return
-            self._unfinished[name] = f"{done}{f' of {total}' if total else ''} {what}"
+            self._unfinished[name] = f"{done:.4g}{f' of {total:g}' if total else ''} {what}"
             if self._lines and time.monotonic() - self._said > QUIET:
                 self._said = time.monotonic()
                 print(self._sentence(), file=sys.stderr)

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..adapters.identity import describe
 from ..arrays import as_truths
 from ..candidate import Candidate
-from ..errors import UsageError
+from ..errors import RunError, UsageError
 from ..fiducials import Fiducials
 from ..metric import Block, Context, Metric, Record, Scores
 from ..metrics.records import joined
@@ -25,13 +26,15 @@ from ..ranking.tiers import Standing
 from ..ranks.scaling import Scaling, as_bounds, pooled_range, sample_range
 from ..result import Result
 from ..task import Task
+from ..trainer import curves_of
+from ..views import path, views_of, with_inner, with_states
 from .canary import Reuse, check_candidates, check_fits, check_task
 from .engines import Died, Engine, one_thread
 from .progress import Progress
 from .scoring import Outcome, standing
 from .setup import Settings, Setup
 from .store import Store
-from .training import fit_all
+from .training import Fits, Training, fit_all, is_trainer
 from .units import forget, simulate, work
 
 log = logging.getLogger("mira_bench")
@@ -52,7 +55,7 @@ class _Range(Metric):
         return {"low": low, "high": high}
 
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
-        return Scores(result=[joined(records, key) for key in ("low", "high")])
+        raise UsageError("the ranges of several candidates are put together, not scored")
 
 
 def _execute(
@@ -133,7 +136,8 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
     reuse = Reuse()
     with one_thread(), Progress(settings.progress, settings.workers) as bars:
         parts, scaling = _simulate_all(setup, reuse, bars, settings.check)
-        setup, unfit, learning = _train_all(setup, engine, reuse, bars, settings.check)
+        setup, fits = _train_all(setup, engine, reuse, bars, settings)
+        setup = _learn_views(setup, engine, bars, settings)
         setup, scaling = _find_scales(setup, parts, scaling, engine, settings.check)
         for candidate in setup.candidates:
             bars.add(candidate, setup.fiducials)
@@ -141,8 +145,9 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         stale = check_candidates(setup, parts, scaling, engine, reuse, settings.check)
         outcomes, failures, seconds, reads = _execute(setup, parts, scaling, engine, bars, stale)
     forget()
-    failures |= skipped | unfit
-    seconds = {key: spent + learning.get(key, 0.0) for key, spent in (dict.fromkeys(unfit, 0.0) | seconds).items()}
+    failures |= skipped | fits.failures
+    spent = dict.fromkeys(fits.failures, 0.0) | seconds
+    seconds = {key: own + fits.seconds.get(key, 0.0) for key, own in spent.items()}
     standings = _standings(setup, everyone, outcomes, failures, scaling, shared=parts[0].group is not None)
     names = getattr(task, "names", None)
     warnings = [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
@@ -158,7 +163,10 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         warnings=warnings,
         reuse=reuse.sentences,
         identity=setup.identity.hashes,
+        curves={key: curves_of(state) for key, state in fits.states.items()},
+        training_seconds=fits.took,
         files={**reads, **setup.identity.files},
+        preprocess=getattr(task, "preprocessing", ("",))[0],
         pictures=functools.partial(_illustrate, setup, parts[0]) if hasattr(task, "illustrate") else None,
     )
 
@@ -177,14 +185,31 @@ def _simulate_all(setup: Setup, reuse: Reuse, bars: Progress, check: bool) -> tu
     return parts, Scaling(truths, task=as_bounds(getattr(setup.task, "bounds", None), truths.shape[1]))
 
 
-def _train_all(
-    setup: Setup, engine: Engine, reuse: Reuse, bars: Progress, check: bool
-) -> tuple[Setup, dict[str, str], dict[str, float]]:
-    r"""Fits the candidates that learn; returns the setup without those that failed, why they did, and seconds."""
-    check_fits(setup, engine, reuse, check)
-    states, unfit, seconds = fit_all(setup, engine, bars)
-    trained = {key: one for key, one in setup.candidates.items() if key not in unfit}
-    return dataclasses.replace(setup, candidates=trained, fits=states), unfit, seconds
+def _train_all(setup: Setup, engine: Engine, reuse: Reuse, bars: Progress, settings: Settings) -> tuple[Setup, Fits]:
+    r"""Trains the candidates that learn; returns the setup without those that failed, and what came of it."""
+    check_fits(setup, engine, reuse, settings.check)
+    fits = fit_all(setup, engine, bars, settings.fit_minutes)
+    trained = {key: one for key, one in setup.candidates.items() if key not in fits.failures}
+    return dataclasses.replace(setup, candidates=trained, fits=fits.states), fits
+
+
+def _learn_views(setup: Setup, engine: Engine, bars: Progress, settings: Settings) -> Setup:
+    r"""Makes the trainings of views that are learned; returns the setup with metrics that look through them."""
+    seen = [view for metric in setup.metrics.values() for view in views_of(metric)]
+    views = {repr(view): view for view in seen if is_trainer(getattr(view, "trainer", None))}
+    if not views:
+        return setup
+    known = dataclasses.replace(setup.identity, trainers={key: describe(v.trainer) for key, v in views.items()})
+    trainings = {key: Training(key, 0) for key in views}
+    fits = fit_all(
+        dataclasses.replace(setup, candidates=views, trainings=trainings, identity=known),
+        engine, bars, settings.fit_minutes,
+    )  # fmt: skip
+    if fits.failures:
+        key, reason = next(iter(fits.failures.items()))
+        raise RunError(f"the view {key} was not learned: {reason}")
+    learned = {key: with_states(metric, fits.states) for key, metric in setup.metrics.items()}
+    return dataclasses.replace(setup, metrics=learned)
 
 
 def _find_scales(
@@ -241,18 +266,25 @@ def _with_pooled(setup: Setup, parts: list[Fiducials], scaling: Scaling, engine:
 
     Controls are left out: showing them must not change the scores of the others.
     """
-    if all(metric.normalize != "pooled" for metric in setup.metrics.values()):
+    # Views have a range of their own; without a view it is that of all parameters.
+    asking = {path(views_of(metric)): metric for metric in setup.metrics.values() if metric.normalize == "pooled"}
+    if not asking:
         return scaling
-    ranges = _Range()
+    ranges = {key: with_inner(metric, _Range()) for key, metric in asking.items()}
     ranked = {k: c for k, c in setup.candidates.items() if getattr(c, "role", "candidate") == "candidate"}
-    known = dataclasses.replace(setup.identity, metrics={"range": describe(ranges)})
-    first = dataclasses.replace(setup, metrics={"range": ranges}, candidates=ranked, identity=known)
+    known = dataclasses.replace(setup.identity, metrics={key: describe(one) for key, one in ranges.items()})
+    first = dataclasses.replace(setup, metrics=ranges, candidates=ranked, identity=known)
     first = first.seen_in(Context(scaling))
     stale = check_candidates(first, parts, scaling, engine, Reuse(), check)
     outcomes, failures, _, _ = _execute(first, parts, scaling, engine, Progress(False), stale)
-    found = []
-    for name, blocks in outcomes.items():
-        if name not in failures:
-            records = [b["range"] for b in blocks if not isinstance(b["range"], str)]
-            found.append((slice(None), *ranges.reduce(records, scaling).result))
-    return dataclasses.replace(scaling, pooled=pooled_range(scaling.truths, found))
+    pooled = {}
+    for key, metric in asking.items():
+        found = []
+        for name in (name for name in outcomes if name not in failures):
+            records = [seen for block in outcomes[name] if not isinstance(seen := block[key], str)]
+            found.append((slice(None), joined(records, "low"), joined(records, "high")))
+        truths = scaling.truths
+        for view in views_of(metric):
+            truths = np.asarray(view.points(truths), np.float64)
+        pooled[key] = pooled_range(truths, found)
+    return dataclasses.replace(scaling, pooled=pooled.pop("", None), pooled_views=pooled)

@@ -18,17 +18,19 @@ from typing import Any
 import numpy as np
 
 from .._version import __version__
-from ..adapters.identity import describe, digest, take_fingerprint
+from ..adapters.identity import describe, digest, hash_arrays, take_fingerprint
 from ..adapters.reads import hash_file
 from ..adapters.source import Source
 from ..candidate import Candidate, Oracle, Prior
 from ..errors import UsageError
 from ..metric import Context, Metric
 from ..metrics import LogScore, choose_metrics
+from ..preprocessing import preprocessed
 from ..ranking.tiers import RANKINGS
 from ..task import BLOCK, Task
+from ..trainer import State
 from .store import Store
-from .training import State, Training, expand
+from .training import Training, expand, is_trainer, learns
 
 PACKAGES = ("mira_bench", "numpy", "scipy", "numba", "torch")  # whose versions are a part of every identity
 
@@ -57,6 +59,8 @@ class Settings:
         seeds: How often candidates that learn are trained. With several, `Result.methods` has a row per method.
         check: Whether a block of all that would be taken from the store is made anew, to see that it is still the
             same; see `mira_bench.runner.canary`.
+        fit_minutes: How long a training may take in this run. One that is not done by then is kept, its candidates are
+            not scored, and the same run goes on with it.
     """
 
     fiducials: int = 1000
@@ -75,6 +79,7 @@ class Settings:
     name: str | None = None
     seeds: int = 1
     check: bool = True
+    fit_minutes: float | None = None
 
     def __post_init__(self) -> None:
         for key in ("fiducials", "samples", "seed", "workers"):
@@ -85,6 +90,9 @@ class Settings:
                 raise UsageError(f"{key}={value}: at least one is needed")
         if self.rank_by not in RANKINGS:
             raise UsageError(f"rank_by={self.rank_by!r} is not one of {', '.join(RANKINGS)}")
+        limit = self.fit_minutes
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | float) or not limit > 0):
+            raise UsageError(f"fit.minutes={limit!r}: a positive number is needed")
 
     @classmethod
     def of(cls, **settings: Any) -> "Settings":
@@ -206,6 +214,7 @@ class Setup:
         behind: By metric, the hash of what its records depend on beyond their block.
         token: Tells this run from others in the same process.
         generations: Which blocks of each identity are believed; found in the store when they are first asked for.
+        data: The hashes of what trainers learn from; found when they are first asked for.
     """
 
     name: str
@@ -224,6 +233,7 @@ class Setup:
     behind: Mapping[str, str | None] = field(default_factory=dict)
     token: str = field(default_factory=lambda: secrets.token_hex(8))
     generations: dict[tuple[str, ...], str] = field(default_factory=dict)
+    data: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> "Setup":
@@ -233,7 +243,7 @@ class Setup:
         if not isinstance(candidates, Mapping):
             raise UsageError("candidates must be a mapping from names to candidates, e.g. {'npe': Neural(budget=2000)}")
         for label, one in candidates.items():
-            if not hasattr(one, "build"):
+            if not hasattr(one, "build") and not learns(one):
                 raise UsageError(
                     f"candidate {label!r} is a {type(one).__name__} without build(task, rng); "
                     "mira_bench.inference has Neural and Given"
@@ -246,6 +256,10 @@ class Setup:
         chosen = choose_metrics(settings.metrics)
         if settings.rank_by == "log":
             chosen.setdefault("log_score", LogScore())
+        chosen = preprocessed(chosen, task)
+        most = getattr(task, "most_fiducials", math.inf)
+        if settings.fiducials > most:
+            raise UsageError(f"fiducials={settings.fiducials}: the task has {most} of them, and no more")
         try:
             identity = Identity.of(task, everyone, chosen)
         except UsageError:
@@ -295,21 +309,43 @@ class Setup:
             "candidate": self._candidate,
             "record": self._record,
         }
-        self.generations[(kind, *names)] = ""
-        self.generations[(kind, *names)] = self.store.renew(parts[kind](*names))
+        label = self._training_label(*names) if kind == "fit" else (kind, *names)
+        self.generations[label] = ""
+        self.generations[label] = self.store.renew(parts[kind](*names))
 
     def _task(self) -> dict[str, Any]:
         spec = {"task_name": self.name, "task": self.identity.task, "versions": _versions(self.task)}
         return self._believed(spec, "task")
 
+    def trainer(self, name: str) -> Any:
+        r"""What determines the training of a candidate: its trainer, or the candidate itself."""
+        return getattr(self.candidates[name], "trainer", self.candidates[name])
+
+    def shared_training(self, name: str) -> str:
+        r"""What candidates have in common that refer to the same training."""
+        return short_hash(self._training(name)) if name in self.identity.trainers else name
+
+    def _training(self, name: str) -> dict[str, Any]:
+        trainer = self.trainer(name)
+        spec = {"seed": self.seed, "training": self.trainings[name].seed, "versions": _versions(trainer)}
+        spec |= {"candidate": self.identity.trainers.get(name)}
+        return spec | {"data": self._data(name)} if is_trainer(trainer) else self._task() | spec
+
+    def _data(self, name: str) -> str:
+        trainer = self.trainer(name)
+        key = short_hash(self.identity.trainers[name]) if name in self.identity.trainers else name
+        if key not in self.data:
+            self.data[key] = hash_arrays(trainer.learns_from(self.task))
+        return self.data[key]
+
+    def _training_label(self, name: str) -> tuple[str, ...]:
+        return "fit", short_hash(self._training(name))
+
     def _fit(self, name: str) -> dict[str, Any]:
-        training, candidate = self.trainings[name], self.candidates[name]
-        spec = self._task() | {"seed": self.seed, "candidate_name": training.method, "training": training.seed}
-        spec |= {"candidate": self.identity.trainers.get(name), "versions": _versions(candidate)}
-        return self._believed(spec, "fit", name)
+        return self._believed(self._training(name), *self._training_label(name))
 
     def _candidate(self, name: str) -> dict[str, Any]:
-        spec = self._fit(name) if name in self.trainings else self._task()
+        spec = self._task() | (self._fit(name) if name in self.trainings else {})
         spec |= {"candidate_name": name, "candidate": self.identity.candidates.get(name)}
         spec |= {"versions": _versions(self.task) | _versions(self.candidates[name])}
         return self._believed(spec, "candidate", name)
@@ -330,8 +366,13 @@ class Setup:
     def samples_spec(self, name: str, block: int) -> dict[str, Any]:
         return self._candidate(name) | self._place("samples", block) | {"samples": self.samples}
 
-    def fit_spec(self, name: str) -> dict[str, Any]:
-        return self._fit(name) | {"kind": "fit"}
+    def fit_spec(self, name: str, epoch: int | None = None) -> dict[str, Any]:
+        r"""The identity of a training in the store: of its end, or of what is kept after an epoch."""
+        return self._fit(name) | {"kind": "fit"} | ({} if epoch is None else {"epoch": epoch})
+
+    def memory_spec(self, name: str) -> dict[str, Any]:
+        r"""The identity of what a training needs to go on."""
+        return self._fit(name) | {"kind": "memory"}
 
     def record_spec(self, name: str, block: int, key: str) -> dict[str, Any]:
         spec = self._record(name, key) | self._place("record", block) | {"samples": self.samples}

@@ -149,6 +149,12 @@ class Store:
         except OSError as error:
             raise UsageError(f"the store {self.root} cannot be written: {error}") from error
 
+    def drop(self, spec: Mapping[str, Any]) -> None:
+        r"""Removes a block, if it is there."""
+
+        if self.root is not None:
+            self._path(spec).unlink(missing_ok=True)
+
     def entries(self) -> Iterator[Entry]:
         r"""Lists the blocks, oldest first."""
 
@@ -170,7 +176,8 @@ class Store:
 
         Arguments:
             older_than: Only blocks that were last written so many seconds ago.
-            kind: Only blocks of this kind: fiducials, fit, samples, reference or record.
+            kind: Only blocks of this kind: fiducials, fit, memory (of a training that is not done), samples,
+                reference or record.
             task: Only blocks of this task.
         """
 

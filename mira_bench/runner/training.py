@@ -1,10 +1,11 @@
-r"""Candidates that learn: each is fitted once, before any block, and its fit is kept in the store like a block.
+r"""Candidates that learn: each training is made once, before any block, and kept in the store like a block.
 
 A training has a seed of its own. `seeds=3` trains every such candidate three times, as `npe/0`, `npe/1` and `npe/2`,
-each on simulations of its own. Candidates with the same training seed learn from the same simulations.
+each on simulations of its own. Candidates with the same training seed learn from the same simulations. Candidates with
+the same trainer share a training, whatever their names are: `cvae` and `cvae@10`, which is the tenth epoch of it.
 """
 
-__all__ = ["PROBE", "State", "Training", "expand", "fit_all", "learns", "probe", "reason_of"]
+__all__ = ["PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learns", "probe", "reason_of"]
 
 import json
 import logging
@@ -12,9 +13,9 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,15 +28,16 @@ from ..arrays import as_array
 from ..candidate import Candidate, Draws
 from ..errors import SimulationError, UsageError
 from ..streams import forked, generator
+from ..trainer import Report, State
 from .engines import Died, Engine
 from .progress import Progress
+from .stages import train_in_stages
 
 if TYPE_CHECKING:
     from .setup import Setup
 
 log = logging.getLogger("mira_bench")
 
-State = Mapping[str, NDArray]
 LOOK = 1.0  # seconds between two looks at how far workers are
 PROBE = "probe "  # the first letters of what is kept with a state to check it
 PROBED = 8  # simulations and samples
@@ -54,10 +56,34 @@ class Training:
     seed: int
 
 
-def learns(candidate: Any) -> bool:
-    r"""Whether a candidate is fitted before it is sampled."""
+@dataclass
+class Fits:
+    r"""What came of the trainings of a run.
 
-    return hasattr(candidate, "fit") and hasattr(candidate, "load")
+    Arguments:
+        states: What was learned, by candidate.
+        failures: Why a candidate has no state.
+        seconds: The time that was spent on each candidate in this run; those that share a training share its time.
+        took: The time that the training of each candidate took, now or in earlier runs.
+    """
+
+    states: dict[str, State] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    took: dict[str, float] = field(default_factory=dict)
+
+
+def learns(candidate: Any) -> bool:
+    r"""Whether a candidate is trained before it is sampled."""
+
+    trained = hasattr(candidate, "fit") or is_trainer(getattr(candidate, "trainer", None))
+    return trained and hasattr(candidate, "load")
+
+
+def is_trainer(thing: Any) -> bool:
+    r"""Whether something learns from data of its own; see `mira_bench.trainer`. Others learn from simulations."""
+
+    return hasattr(thing, "learns_from")
 
 
 def expand(candidates: Mapping[str, Candidate], seeds: int) -> tuple[dict[str, Candidate], dict[str, Training]]:
@@ -87,7 +113,7 @@ def reason_of(error: Exception) -> str:
     return f"{sentence}\n{traceback.format_exc()}"
 
 
-def _silent(what: str, done: int, total: int | None) -> None:
+def _silent(what: str, done: float, total: float | None) -> None:
     pass
 
 
@@ -97,7 +123,7 @@ class _Diary:
 
     file: Path
 
-    def __call__(self, what: str, done: int, total: int | None) -> None:
+    def __call__(self, what: str, done: float, total: float | None) -> None:
         with suppress(OSError):
             self.file.write_text(json.dumps([what, done, total]), encoding="utf-8")
 
@@ -140,69 +166,112 @@ def probe(setup: "Setup", name: str, state: State) -> dict[str, NDArray]:
 
 
 def _fit(
-    setup: "Setup", name: str, report: Callable[[str, int, int | None], None]
-) -> tuple[str, State | None, str, float]:
-    r"""Returns the state of a fitted candidate, from the store (after 0 s) or fresh; a failure is a reason."""
+    setup: "Setup", names: Sequence[str], report: Report, minutes: float | None
+) -> tuple[str, dict[str, State], str, float, float]:
+    r"""Returns what the candidates that share a training have learned, from the store or fresh.
+
+    Returns:
+        The first candidate, the states by candidate, the reason of a failure, the seconds that it took now (0 if it was
+        in the store), and those that it took whenever it was made.
+    """
     start = time.perf_counter()
+    first = names[0]
     try:
-        spec = setup.fit_spec(name)
-        stored = setup.store.get(spec)
-        if stored is not None:
-            return name, {key: value for key, value in stored.items() if not key.startswith(PROBE)}, "", 0.0
-        # The name of the candidate is no part of the stream: all methods learn from the same simulations.
-        rng = generator(setup.seed, "fit", setup.name, setup.trainings[name].seed)
-        candidate: Any = setup.candidates[name]
-        with listening() as heard:
-            state = {key: np.asarray(value) for key, value in candidate.fit(setup.task, rng, report).items()}
-        spent = time.perf_counter() - start
-        if setup.store.root is not None:
-            setup.store.put(spec, state | probe(setup, name, state), spent, reads=heard.hashes())
-        return name, state, "", spent
+        wanted = {name: getattr(setup.candidates[name], "at", None) for name in names}
+        states: dict[int | None, State] = {}
+        took = 0.0
+        for epoch in set(wanted.values()):
+            spec = setup.fit_spec(first, epoch)
+            stored, header = setup.store.get(spec), setup.store.look(spec)
+            if stored is not None:
+                states[epoch] = {key: value for key, value in stored.items() if not key.startswith(PROBE)}
+                took = max(took, 0.0 if header is None else header.seconds)
+        missing = set(wanted.values()) - set(states)
+        spent = 0.0
+        if missing:
+            fresh, took = _train(setup, first, missing, report, minutes)
+            states |= fresh
+            spent = time.perf_counter() - start
+        return first, {name: states[epoch] for name, epoch in wanted.items()}, "", spent, took
     except SimulationError as error:
         # Not the candidate's failure but the task's: another prior is another task, and what others do now is void.
-        raise SimulationError(f"training of candidate {name!r}: {error}") from error
+        raise SimulationError(f"training of candidate {first!r}: {error}") from error
     except Exception as error:
-        return name, None, reason_of(error), time.perf_counter() - start
+        return first, {}, reason_of(error), time.perf_counter() - start, 0.0
 
 
-def fit_all(
-    setup: "Setup", engine: Engine, progress: Progress
-) -> tuple[dict[str, State], dict[str, str], dict[str, float]]:
-    r"""Fits the candidates that learn; returns their states, failures, and seconds.
+def _train(
+    setup: "Setup", name: str, missing: set[int | None], report: Report, minutes: float | None
+) -> tuple[dict[int | None, State], float]:
+    r"""Makes a training, and keeps it; returns its states by epoch, and the seconds that it took."""
+    trainer = setup.trainer(name)
+    if hasattr(trainer, "stages"):
+        return train_in_stages(setup, name, missing, report, minutes)
+    if missing != {None}:
+        raise UsageError(f"{name}: its trainer has no epochs, and keeps its end alone")
+    start = time.perf_counter()
+    seed = setup.trainings[name].seed
+    if is_trainer(trainer):
+        purpose: tuple[Any, ...] = ("fit", "training", seed)
+        data = trainer.learns_from(setup.task)
+        with forked(setup.seed, *purpose):
+            learned, reads = trainer.fit(data, generator(setup.seed, *purpose), report), {}
+    else:
+        # The name of the candidate is no part of the stream: all methods learn from the same simulations.
+        rng = generator(setup.seed, "fit", setup.name, seed)
+        candidate: Any = setup.candidates[name]
+        with listening() as heard:
+            learned = candidate.fit(setup.task, rng, report)
+        reads = heard.hashes()
+    state = {key: np.asarray(value) for key, value in learned.items()}
+    spent = time.perf_counter() - start
+    if setup.store.root is not None:
+        probed = {} if is_trainer(trainer) else probe(setup, name, state)
+        setup.store.put(setup.fit_spec(name), state | probed, spent, reads=reads)
+    return {None: state}, spent
+
+
+def fit_all(setup: "Setup", engine: Engine, progress: Progress, minutes: float | None = None) -> Fits:
+    r"""Makes the trainings of all candidates that learn.
 
     Arguments:
         setup: What the run is made of.
         engine: Where the trainings run.
         progress: The bars that show how far the trainings are.
+        minutes: How long a training may take.
     """
 
-    states: dict[str, State] = {}
-    failures: dict[str, str] = {}
-    seconds: dict[str, float] = {}
-    waiting = [name for name in setup.candidates if name in setup.trainings]
+    fits = Fits()
+    shared: dict[str, list[str]] = {}
+    for name in (name for name in setup.candidates if name in setup.trainings):
+        shared.setdefault(setup.shared_training(name), []).append(name)
+    teams = {names[0]: names for names in shared.values()}
+    done: set[str] = set()
 
-    def report(name: str) -> Callable[[str, int, int | None], None]:
+    def report(name: str) -> Report:
         if engine.here:
             return partial(progress.tell, name)
         return _silent if engine.remote else diaries[name]
 
     def calls(names: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         for name in names:
-            if name not in states and name not in failures:
-                yield setup, name, report(name)
+            if name not in done:
+                yield setup, teams[name], report(name), minutes
 
-    progress.add_trainings(waiting)
-    with _reading(progress, waiting) as diaries:
-        for result in engine.map_named(_fit, calls, waiting, "training"):
+    progress.add_trainings(list(teams))
+    with _reading(progress, teams) as diaries:
+        for result in engine.map_named(_fit, calls, list(teams), "training"):
             if isinstance(result, Died):
-                result = result.name, None, result.reason.replace("died", "died in training"), 0.0
-            name, state, reason, spent = result
-            seconds[name] = spent
-            if state is None:
-                log.error("candidate %s failed to fit: %s", name, reason)
-                failures[name] = reason.splitlines()[0]
-            else:
-                log.info("candidate %s: %s", name, f"trained in {spent:.1f} s" if spent else "training from the store")
-                states[name] = state
-            progress.trained(name, failed=state is None)
-    return states, failures, seconds
+                result = result.name, {}, result.reason.replace("died", "died in training"), 0.0, 0.0
+            first, states, reason, spent, took = result
+            done.add(first)
+            for name in teams[first]:
+                fits.seconds[name], fits.took[name] = spent / len(teams[first]), took
+                if not states:
+                    log.error("candidate %s failed to fit: %s", name, reason)
+                    fits.failures[name] = reason.splitlines()[0]
+            if states:
+                log.info("candidate %s: %s", first, f"trained in {spent:.1f} s" if spent else "training from the store")
+            fits.states |= states
+            progress.trained(first, failed=not states)
+    return fits

@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from ..adapters.identity import digest, edited
 from ..adapters.reads import listening
-from ..arrays import Array, as_array, as_host, flat, is_device_tensor, refuse_non_finite
+from ..arrays import Array, as_array, as_host, flat, is_device_tensor, is_one_set, refuse_non_finite
 from ..candidate import Draws
 from ..errors import RunError, SimulationError, UsageError
 from ..fiducials import Fiducials, refuse_bad_data
 from ..metric import Block
 from ..ranks.scaling import Scaling
+from ..sharing import members, spread
 from ..streams import forked, generator
 from .scoring import Outcome, observe
 from .setup import Setup
@@ -97,6 +98,10 @@ def _build(setup: Setup, name: str) -> tuple[Any, dict[str, str]]:
 
 
 def _draw(setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: Any) -> Draws:
+    r"""Samples for the observations of a block; where fiducials share a set, one set for the first of each group."""
+    if fiducials.group is not None:
+        first = members(fiducials.group)[0]
+        fiducials = Fiducials(*(None if v is None else v[first] for v in (fiducials.y, fiducials.x)))
     purpose = ("samples", setup.name, name, block)
     with forked(setup.seed, *purpose):
         draws = Draws.of(posterior.sample(_observations(fiducials), setup.samples, generator(setup.seed, *purpose)))
@@ -110,6 +115,18 @@ def _draw(setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: 
     if setup.samples == len(fiducials) > 1:
         _refuse_swapped(setup, name, block, fiducials, posterior)
     return dataclasses.replace(draws, values=values)
+
+
+def _spread(draws: Draws, fiducials: Fiducials) -> Draws:
+    r"""Gives each fiducial the set of its group, if it was drawn once for all of them."""
+    if fiducials.group is None or len(draws.values) == len(fiducials):
+        return draws
+    own = members(fiducials.group)[1]
+    return Draws(
+        spread(draws.values, own),
+        None if draws.log_evidence is None else draws.log_evidence[own],
+        {key: np.asarray(values)[own] for key, values in draws.diagnostics.items()},
+    )
 
 
 def _refuse_swapped(setup: Setup, name: str, block: int, fiducials: Fiducials, posterior: Any) -> None:
@@ -229,9 +246,11 @@ def _block(
 ) -> Block:
     r"""What metrics look at: the samples of a candidate for a block of fiducials."""
     count = setup.count(block)
+    draws = _spread(draws, fiducials)
     values = draws.values[:count]
     if isinstance(values, np.ndarray):
-        refuse_non_finite(flat(values, 2), f"candidate {name!r}", block * setup.size)
+        whole = values[:1] if is_one_set(values) else values
+        refuse_non_finite(flat(whole, 2), f"candidate {name!r}", block * setup.size)
     if setup.device not in (None, "cpu"):
         import torch
 

@@ -6,7 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from numpy.typing import NDArray
 
 from ..config import Asked
 from ..errors import RunError, UsageError
@@ -48,18 +49,22 @@ class Run:
         scores: The scores by candidate and metric, without the metrics' own results.
         metrics: The metrics that were computed, by name.
         samples: The number of samples per fiducial $S$.
+        coverage: TARP's levels, the expected coverage there and its standard error by candidate, if it was computed.
     """
 
     setting: dict[str, Any]
     scores: dict[str, dict[str, Scores]]
     metrics: Mapping[str, Metric]
     samples: int
+    coverage: Mapping[str, tuple[NDArray, NDArray, NDArray]] = field(default_factory=dict)
 
     @classmethod
     def keep(cls, setting: dict[str, Any], result: Result, metrics: Mapping[str, Metric], samples: int) -> "Run":
         r"""Takes from a result what is kept."""
         scores = {s.name: {m: replace(one, result=None) for m, one in s.scores.items()} for s in result.standings}
-        return cls(setting, scores, metrics, samples)
+        tarp = {s.name: s.scores["tarp"].result for s in result.standings if "tarp" in s.scores}
+        coverage = {name: (one.levels, one.coverage, one.stderr) for name, one in tarp.items() if one is not None}
+        return cls(setting, scores, metrics, samples, coverage)
 
 
 def _load_task(name: str) -> "DictConfig":
@@ -76,7 +81,9 @@ def _load_task(name: str) -> "DictConfig":
     return config
 
 
-def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
+def _settings(
+    cfg: "DictConfig", task_name: str, repeats: int | None = None
+) -> Iterator[tuple[dict[str, Any], "DictConfig", str]]:
     r"""Yields what varies, the config that it makes and its task: every case, every point of the grid, every seed."""
     from omegaconf import OmegaConf
 
@@ -91,7 +98,7 @@ def _settings(cfg: "DictConfig", task_name: str) -> Iterator[tuple[dict[str, Any
     for case, overrides in cases.items() or [(None, None)]:
         for values in product(*grid.values()):
             varied = dict(zip(grid, values, strict=True))
-            for repeat in range(int(cfg.study.repeats)):
+            for repeat in range(int(cfg.study.repeats) if repeats is None else repeats):
                 seed = {"seed": int(cfg.seed) + repeat}
                 one = cfg.copy()
                 changes = {**(overrides or {}), **varied, **seed}
@@ -110,11 +117,11 @@ def distinct(cfg: "DictConfig", task_name: str) -> "list[tuple[str, DictConfig, 
         raise UsageError(f"study.measure={cfg.study.measure!r} is not one of {', '.join(MEASURES)}")
     if cfg.study.measure != "scores" and cfg.parallel.backend == "dask":
         raise UsageError(f"study.measure={cfg.study.measure} runs on this machine: use parallel.backend=loky")
-    found: dict[str, tuple[str, DictConfig, str]] = {}
-    for setting, one, name in _settings(cfg, task_name):
+    found = []
+    for setting, one, name in _settings(cfg, task_name, repeats=1):
         label = ", ".join(f"{key}={value}" for key, value in setting.items() if key != "seed")
-        found.setdefault(label, (label, one, name))
-    return list(found.values())
+        found.append((label, one, name))
+    return found
 
 
 def _winners(asked: Asked, setting: dict[str, Any]) -> list[dict[str, Any]]:
@@ -276,8 +283,11 @@ def _whole_runs(
             log.info("%s", setting)
             runs.append(Run.keep(setting, result, choose_metrics(how.metrics), how.samples))
             tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
-            if len(settings) == 1 and any(s.mira is not None for s in result.standings):
-                result.save_figures(out / "figures")
+            # With a single run of each case, each has figures of its own.
+            single = len(settings) == 1 or (bool(cfg.study.get("cases")) and int(cfg.study.repeats) == 1)
+            if single and any(s.mira is not None for s in result.standings):
+                place = out / "figures"
+                result.save_figures(place if len(settings) == 1 else place / str(setting["case"]).replace(" ", "_"))
             bars.advance("runs", 1)
     return runs, pd.concat(tables), failures
 

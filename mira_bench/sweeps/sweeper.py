@@ -4,7 +4,7 @@ The same command always means the same folder, so an interrupted sweep goes on w
 are launched by whatever `hydra/launcher=` says; all that is known about them comes from their `job.json`.
 """
 
-__all__ = ["ENGINES", "Command", "Sweeper", "composed_once", "do_job", "hydra_words", "is_sweep"]
+__all__ = ["ENGINES", "Command", "Sweeper", "do_job", "hydra_words", "is_sweep"]
 
 import contextlib
 import hashlib
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -35,16 +35,13 @@ from ..config import hash_settings, job_fingerprint, prepare
 from ..errors import UsageError
 from ..report.outputs import clear, clear_collected, read_facts, write_json
 from ..runner.progress import watched
+from .composing import BasicSweeper
 from .dry import dry_sweep
 from .jobs import JOB, SWEEP, Job, Kind, commands, expected_contents, expected_jobs, key_of, lasting, read_job
 from .watch import Watch
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-Plugins.instance()  # its first use executes the module of BasicSweeper again, and would leave us with an old class
-from hydra._internal.core_plugins.basic_sweeper import BasicSweeper  # noqa: E402
-from hydra._internal.hydra import Hydra  # noqa: E402
 
 OK, FAILED, USAGE = 0, 1, 2
 ROOT = Path("results", "sweeps")
@@ -59,26 +56,6 @@ ENGINES = {
 def is_sweep(arguments: Sequence[str]) -> bool:
     r"""Whether a command asks for a sweep."""
     return any(word in ("-m", "--multirun", "hydra.mode=MULTIRUN") for word in arguments)
-
-
-@contextmanager
-def composed_once(words: Sequence[str]) -> Iterator[None]:
-    r"""Spares Hydra the look for `hydra.mode`, which composes the whole config: only a user's own can say it."""
-    own = any(word.startswith("-") and word not in ("-m", "--multirun") for word in words)
-    if own or any("hydra.mode" in word or "hydra.searchpath" in word for word in words):
-        yield
-        return
-    hydra: Any = Hydra
-    look = hydra.get_mode
-
-    def unsaid(*_: Any, **__: Any) -> None:
-        hydra.get_mode = look  # a run inside this one may have other words
-
-    hydra.get_mode = unsaid
-    try:
-        yield
-    finally:
-        hydra.get_mode = look
 
 
 def _short(text: str) -> str:

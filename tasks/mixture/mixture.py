@@ -42,7 +42,7 @@ class Mixture:
     spread: float = 4.5
     seed: int = 0
 
-    version = 1
+    version = 2
     block = 250
 
     def __post_init__(self) -> None:

@@ -21,9 +21,18 @@ RUNS = {
     "correlated": ["task=correlated", *SMALL, "rank_by=mira", "normalize=pooled", "metrics=[mira,energy,sbc]", *FEW],
     "two_moons": ["task=two_moons", *SMALL, "candidates=[narrow]"],
     "lensing": ["task=lensing/small", "fiducials=2", *SMALL[1:], "views=[all,sorted]", "keep_samples=false"],
-    "mine": ["task=mine", "task.file=sim.py", "candidates=[npe_mdn,mine.py:build]", "budget=200", *SMALL, *FEW],
+    "mine": [
+        "task=mine",
+        "task.file=sim.py",
+        "candidates=[npe_mdn,mine.py:build]",
+        "budget=200",
+        "workers=1",
+        *SMALL,
+        *FEW,
+    ],
 }
 STORED = ("conjugate", "correlated", "mine")
+TRAINED = ("mine",)
 
 
 def run(name: str, out: Path, store: Path | None) -> int:

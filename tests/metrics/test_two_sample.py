@@ -74,7 +74,7 @@ def test_c2st_agrees_with_sbi(rng, oracle):
     for seed in range(8):
         a, b = rng.normal(size=(80, 2)), 1.0 + rng.normal(size=(80, 2))
         theirs = oracle("c2st", a, b, seed=seed, classifier_kwargs={"n_estimators": 20})
-        differences.append(mb.c2st(a, b, trees=20, seed=seed).score - theirs)
+        differences.append(mb.c2st(a, b, trees=20, leaf=1, seed=seed).score - theirs)
     assert abs(np.mean(differences)) < 4 * np.std(differences, ddof=1) / np.sqrt(8)
     assert np.std(differences) < 0.1
 
@@ -207,6 +207,7 @@ def test_bad_settings(rng):
         (lambda: mb.c2st(a, a, classifier="vibes"), "classifier='vibes'"),
         (lambda: mb.c2st(a, a, folds=1), "folds=1"),
         (lambda: mb.C2st(trees=0), "trees=0"),
+        (lambda: mb.C2st(leaf=0), "leaf=0"),
         (lambda: mb.mmd(a, a, bandwidth=0.0), "bandwidth=0"),
         (lambda: mb.sliced_wasserstein(a, a, projections=0), "projections=0"),
         (lambda: mb.Pqmass(regions=1), "regions=1"),

@@ -57,6 +57,7 @@ def paper(item, *words):
     return main(["paper", item, "workers=1", "progress=false", "store=null", *words])
 
 
+@pytest.mark.usefixtures("plain_figures")  # those of the tests below are drawn
 @pytest.mark.parametrize("item", runnable())
 def test_every_item_runs_at_a_tiny_size(elsewhere, item, capsys, monkeypatch):
     monkeypatch.setattr(mb.Result, "save_figures", lambda *_: None)  # the item has a figure of its own

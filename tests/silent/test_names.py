@@ -174,7 +174,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("more", [[], ["workers=2"], ["workers=2", "parallel.backend=dask"]])
+@pytest.mark.parametrize("more", [[], ["workers=2"], ["workers=1", "parallel.backend=dask"]])
 @pytest.mark.parametrize("how", ["script", "module"])
 def test_the_command_finds_modules_of_the_working_directory(how, more, elsewhere, tmp_path_factory):
     r"""The script that an installer makes of the entry point, in a folder of its own, does what `python -m` does."""

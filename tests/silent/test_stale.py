@@ -299,6 +299,17 @@ candidate = mb.inference.Given(MyPosterior())
 """
 
 
+def edit_script(text, old, new):
+    r"""An edited script gives what it gives without a store."""
+    assert old in text
+    first = scripted(text)("store")
+    changed = scripted(text.replace(old, new))
+    second, fresh = changed("store"), changed(None)
+    assert differ(first, fresh)
+    same(second, fresh)
+    assert "not believed" not in " ".join(second.reuse)  # nothing of it had to be caught by the canary
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -313,13 +324,7 @@ candidate = mb.inference.Given(MyPosterior())
 )
 def test_functions_and_objects_of_a_script(tmp_path, monkeypatch, old, new):
     monkeypatch.chdir(tmp_path)
-    assert old in BASE
-    first = scripted(BASE)("store")
-    changed = scripted(BASE.replace(old, new))
-    second, fresh = changed("store"), changed(None)
-    assert differ(first, fresh)
-    same(second, fresh)
-    assert "not believed" not in " ".join(second.reuse)  # nothing of it had to be caught by the canary
+    edit_script(BASE, old, new)
 
 
 @pytest.mark.parametrize(
@@ -335,14 +340,7 @@ def test_functions_and_objects_of_a_script(tmp_path, monkeypatch, old, new):
 )
 def test_classes_of_a_script(tmp_path, monkeypatch, made, old, new):
     monkeypatch.chdir(tmp_path)
-    text = BASE + f"task = {made}\n"
-    assert old in text
-    first = scripted(text)("store")
-    changed = scripted(text.replace(old, new))
-    second, fresh = changed("store"), changed(None)
-    assert differ(first, fresh)
-    same(second, fresh)
-    assert "not believed" not in " ".join(second.reuse)
+    edit_script(BASE + f"task = {made}\n", old, new)
 
 
 def test_an_instance_of_an_undecorated_subclass_with_its_own_state(tmp_path, monkeypatch):
