@@ -9,11 +9,11 @@ import time
 
 import numpy as np
 import torch
+from mira_bench.tasks.mnist.cvae import CvaeTrainer
+from mira_bench.tasks.mnist.features import ClassifierTrainer
 
 from mira_bench.inference.diffusion import DiffusionTrainer, LatentTrainer
 from mira_bench.inference.gradient_training import _Run, one_thread
-from mira_bench.tasks.mnist.cvae import CvaeTrainer
-from mira_bench.tasks.mnist.features import ClassifierTrainer
 
 TRAINERS = {
     "cvae": lambda precision: CvaeTrainer(precision=precision),
