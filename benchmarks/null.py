@@ -68,7 +68,7 @@ CASES = {
     "shared sets": (normal, 16, 20, 2, "shared"),
     "likelihood": (normal, 12, 20, 2, "likelihood"),
 }
-MIRA = {(scale, dim, count) for scale in ("others", "joint") for dim in (2, 12) for count in (12, 30, 100)}
+SIZES = [*((20, dim, count) for dim in (2, 12) for count in (12, 30, 100)), (6, 12, 12)]  # S, d, L
 
 
 def draw(rng, law, fiducials, samples, dim, data):
@@ -115,17 +115,19 @@ def cells() -> Iterator[tuple[str, Callable[[np.random.Generator, int], dict[str
 
         return pvalues
 
-    def scored(scale, dim, count):
+    def scored(scale, samples, dim, count):
         def pvalues(rng, seed):
-            points = correlated(rng, rng.normal(size=(count, 1, dim)), (count, 21, dim))
+            points = correlated(rng, rng.normal(size=(count, 1, dim)), (count, samples + 1, dim))
             return {"all": mb.mira(points[:, 0], points[:, 1:], regions=8, normalize=scale, seed=seed).pvalue}
 
         return pvalues
 
     for name, case in CASES.items():
         yield f"calibration: {name}, L = {case[1]}, S = {case[2]}, d = {case[3]}", tested(case)
-    for scale, dim, count in sorted(MIRA):
-        yield f"MIRA on {scale}: correlated, L = {count}, S = 20, d = {dim}", scored(scale, dim, count)
+    for scale in ("joint", "others"):
+        for samples, dim, count in SIZES:
+            name = f"MIRA on {scale}: correlated, L = {count}, S = {samples}, d = {dim}"
+            yield name, scored(scale, samples, dim, count)
 
 
 def table(parts: pd.DataFrame) -> str:

@@ -1,6 +1,10 @@
 r"""The command line: exit codes, sentences, and the folder that explains a run."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +13,7 @@ from hydra import compose, initialize_config_module
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+import mira_bench as mb
 from mira_bench.cli.command import main
 from mira_bench.cli.listing import configs as _configs
 
@@ -166,6 +171,16 @@ def test_help_and_lists(capsys):
     assert "gaussian: correct, " in text
     assert "files: samples that exist: task=files" in text
     assert "mine: those for every task, and what your files define" in text
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    there, here = os.pipe()
+    os.close(there)  # as `head` does
+    words = [sys.executable, "-m", "mira_bench", "--help"]
+    environment = os.environ | {"PYTHONPATH": str(Path(mb.__file__).parents[1])}
+    done = subprocess.run(words, stdout=here, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(here)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 @pytest.mark.usefixtures("plain_figures")

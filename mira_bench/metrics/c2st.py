@@ -78,7 +78,7 @@ def c2st(
         folds: The number $K$ of folds.
         trees: The number of trees of the forest.
         leaf: The fewest samples in a leaf of a tree. Trees that are grown to the end learn the noise, and see less of
-            a wrong width in few dimensions.
+            a wrong width in few dimensions. Sets of fewer than 100 have smaller leaves, a twentieth of a set.
         seed: The seed of folds and classifiers.
         paired: Whether $a_i$ and $b_i$ belong together (they share an observation). Pairs are never in different
             folds in any case.
@@ -104,6 +104,7 @@ def c2st(
     x, y = ((s if len(s) == count else s[rng.choice(len(s), count, replace=False)]) for s in sets)
     x, y = (x - center) / width, (y - center) / width
     fold = rng.permutation(np.arange(count) % folds)
+    leaf = max(1, min(leaf, count // 20))
     right = np.empty((2, count))
     # One thread: the bits of a perceptron depend on it, and workers share the cores.
     with threadpool_limits(1, user_api="blas"):

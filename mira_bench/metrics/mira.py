@@ -121,7 +121,8 @@ class MiraResult(MeanScore):
 
         It is exact (up to Monte-Carlo error) for few fiducials (256 with up to 2000 samples) under an exchangeable
         normalization and independent samples; beyond that, and for shared sample sets, the null is normal with its
-        exact variance. With `normalize="others"` the ruler that fiducials share is taken as given, an approximation.
+        exact variance. With `normalize="others"` the ruler that fiducials share is taken as given, an approximation of
+        which no effect was seen from 12 fiducials on (docs/metrics.md).
         """
         fiducials = len(self.per_fiducial)
         deviation = abs(self.score - self.expected) / _stretch(self.scale, self.samples)
@@ -150,8 +151,8 @@ class MiraResult(MeanScore):
     def interval(self, level: float = 0.95) -> tuple[float, float]:
         r"""Returns the confidence interval of the candidate's score: Student's, corrected for skewness.
 
-        A candidate that is far too narrow in few dimensions scores 1/2 on most fiducials and more on a few, which a small
-        run may miss: its 95 % interval then covers 89 to 94 % up to 100 fiducials, and ends too low (docs/metrics.md).
+        A candidate that is far too narrow in few dimensions scores 1/2 on most fiducials and more on a few, which a
+        small run may miss: its 95 % interval covers 89 to 94 % up to 100 fiducials, and ends too low (docs/metrics.md).
         """
         return skewed_interval(self.per_fiducial, self.stderr, level)
 

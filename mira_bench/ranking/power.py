@@ -268,8 +268,9 @@ def plan(
         regions: The number of regions of MIRA; the calibration test keeps its own.
         level: The level of the tests.
         extent: The range from which centers are drawn, in posterior standard deviations: the task's, or that of the
-            truths (the calibration test then takes that of the samples, and sees no less). Balls around centers far away cut a narrow posterior like planes, and see less of a wrong width:
-            say 20 or more if the data constrain well. Less than 6 is for few truths (45 normal ones span 4.4).
+            truths (the calibration test then takes that of the samples, and sees no less). Balls around centers far
+            away cut a narrow posterior like planes, and see less of a wrong width: say 20 or more if the data constrain
+            well. Less than 6 is for few truths (45 normal ones span 4.4).
         seed: The seed of the simulation.
 
     Returns:

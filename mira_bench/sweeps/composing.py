@@ -22,8 +22,9 @@ from hydra._internal.hydra import Hydra  # noqa: E402
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-_list_defaults = config_loader_impl.create_defaults_list
-_compose = config_loader_impl.ConfigLoaderImpl._compose_config_from_defaults_list
+_inside: Any = config_loader_impl
+_list_defaults = _inside.create_defaults_list
+_compose = _inside.ConfigLoaderImpl._compose_config_from_defaults_list
 _lists: dict[Any, Any] = {}  # what choices stand for
 _configs: "dict[int, DictConfig]" = {}  # by the identity of such a list
 
@@ -63,8 +64,8 @@ def composed_once(words: Sequence[str]) -> Iterator[None]:
     own = any(word.startswith("-") and word not in ("-m", "--multirun") for word in words)
     own = own or any("hydra.mode" in word or "hydra.searchpath" in word for word in words)
     places: list[tuple[Any, str]] = [
-        (config_loader_impl, "create_defaults_list"),
-        (config_loader_impl.ConfigLoaderImpl, "_compose_config_from_defaults_list"),
+        (_inside, "create_defaults_list"),
+        (_inside.ConfigLoaderImpl, "_compose_config_from_defaults_list"),
         (Hydra, "get_mode"),
     ]
     theirs = [getattr(place, name) for place, name in places]

@@ -63,9 +63,9 @@ class Mixture:
             codes[which == k] += shifts[which == k] @ axes[k].T
         images = self.subspace.decode(codes)
         if self.subspace.rest:
-            noise = rng.standard_normal(images.shape, np.float32)
+            noise = rng.standard_normal(images.shape)
             outside = noise - (noise @ self.subspace.components.T) @ self.subspace.components
-            images += np.float32(self.subspace.rest) * outside
+            images += (self.subspace.rest * outside).astype(np.float32)
         return images.reshape(count, *self.event)
 
     def log_prob(self, x: "Tensor", sigma: "Tensor | float" = 0.0) -> "Tensor":

@@ -24,8 +24,8 @@ class Subspace:
         rest: The root mean square of what is left of images outside, per dimension.
     """
 
-    mean: NDArray[np.float32]
-    components: NDArray[np.float32]
+    mean: NDArray[np.float64]
+    components: NDArray[np.float64]
     rest: float
 
     @staticmethod
@@ -51,15 +51,15 @@ class Subspace:
                 components /= np.linalg.norm(components, axis=1, keepdims=True)
         signs = np.sign(components[np.arange(rank), np.abs(components).argmax(axis=1)])
         left = max(0.0, float(variances[:-rank].sum())) / (size - rank)
-        return Subspace(mean.astype(np.float32), (signs[:, None] * components).astype(np.float32), left**0.5)
+        return Subspace(mean, signs[:, None] * components, left**0.5)
 
     def encode(self, images: NDArray) -> NDArray[np.float64]:
         r"""Returns the codes of images $(N, *event)$, with shape $(N, r)$."""
-        return (as_values(images) - self.mean) @ self.components.T.astype(np.float64)
+        return (as_values(images) - self.mean) @ self.components.T
 
     def decode(self, codes: NDArray) -> NDArray[np.float32]:
         r"""Returns the images of codes $(N, r)$, with shape $(N, D)$."""
-        return self.mean + codes.astype(np.float32) @ self.components
+        return (self.mean + codes @ self.components).astype(np.float32)
 
     def to_arrays(self) -> dict[str, NDArray]:
         r"""Returns its arrays by name."""
