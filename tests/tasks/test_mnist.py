@@ -191,6 +191,7 @@ def test_the_command_line(task, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["mira_bench"])
     words = [f"task.model.folder={task.folder}", "samples=10", "fiducials=30", "progress=false", "workers=1"]
+    words += ["candidates=[real,label_ignored,wrong_label]"]  # the others are trained
     assert main(["task=mnist", *words, "views=[all,clip]", "out=here", "metrics=[mira,energy]"]) == 0
     table = pd.read_csv("here/summary.csv")
     assert table.candidate.unique().tolist() == ["real", "label_ignored", "wrong_label"]
