@@ -251,7 +251,7 @@ def status(table: pd.DataFrame, ranking: str) -> str:
     r"""Returns the status of an item: that of its printed MIRA scores, and which other columns differ.
 
     Where no MIRA score is printed, it is that of all columns. It is `differs` if one does or the ranking does, else
-    `open` if one cannot be judged, else `reproduced`. With models that are not the paper's it says so, and whether
+    `open` if one cannot be judged, else `reproduced`. With models that are not the paper's, it says so, and whether
     they are in the printed order.
     """
 

@@ -20,7 +20,7 @@ def test_the_score_is_the_mean_over_sets(rng):
     sets = centers[:, None] + 2 * rng.normal(size=(GROUPS, SAMPLES, 2))
     metrics = {"mmd": mb.Mmd(against="group", normalize="none", bandwidth=1.0)}
     found = row(mb.score(truths, {"a": sets[LABELS]}, metrics=metrics, groups=LABELS))
-    each = [mb.mmd(sets[g], truths[np.equal(LABELS, g)], bandwidth=1.0, permutations=0).score for g in range(GROUPS)]
+    each = [mb.mmd(sets[g], truths[g == LABELS], bandwidth=1.0, permutations=0).score for g in range(GROUPS)]
     assert found.score == pytest.approx(np.mean(each))
     assert found.stderr == pytest.approx(np.std(each, ddof=1) / np.sqrt(GROUPS))
     assert found.expected == 0
