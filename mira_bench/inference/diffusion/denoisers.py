@@ -24,7 +24,7 @@ class Denoiser(Protocol):
         """
 
 
-def spread(values: Tensor, like: Tensor) -> Tensor:
+def per_row(values: Tensor, like: Tensor) -> Tensor:
     r"""Returns one number per row with the dimensions of the rows."""
     return values.reshape(-1, *(1 for _ in like.shape[1:]))
 
@@ -49,8 +49,8 @@ class Preconditioned(nn.Module):
     def denoise(self, x: Tensor, sigma: Tensor, condition: Tensor | None = None) -> Tensor:
         total = sigma.square() + self.spread**2
         given = () if condition is None else (condition,)
-        found = self.network(sigma.log() / 4, x * spread(total.rsqrt(), x), *given)
-        return spread(self.spread**2 / total, x) * x + spread(sigma * self.spread * total.rsqrt(), x) * found.to(
+        found = self.network(sigma.log() / 4, x * per_row(total.rsqrt(), x), *given)
+        return per_row(self.spread**2 / total, x) * x + per_row(sigma * self.spread * total.rsqrt(), x) * found.to(
             x.dtype
         )
 
@@ -63,9 +63,9 @@ class Preconditioned(nn.Module):
         level = torch.randn(len(y), generator=noise)
         shift = torch.randn(y.shape, generator=noise)
         sigma = (1.2 * level - 1.2).exp().to(y.device)
-        error = self.denoise(y + spread(sigma, y) * shift.to(y.device), sigma, condition) - y
+        error = self.denoise(y + per_row(sigma, y) * shift.to(y.device), sigma, condition) - y
         weight = (sigma.square() + self.spread**2) / (sigma * self.spread).square()
-        return (spread(weight, y) * error.square()).mean()
+        return (per_row(weight, y) * error.square()).mean()
 
 
 class VarianceExploding(nn.Module):
@@ -90,7 +90,7 @@ class VarianceExploding(nn.Module):
     def denoise(self, x: Tensor, sigma: Tensor, condition: Tensor | None = None) -> Tensor:
         t = (sigma / self.smallest).log() / math.log(self.largest / self.smallest)
         given = () if condition is None else (condition,)
-        return x + spread(sigma, x) * self.network.model(t, x, *given).to(x.dtype)
+        return x + per_row(sigma, x) * self.network.model(t, x, *given).to(x.dtype)
 
     def loss(self, y: Tensor, noise: torch.Generator, condition: Tensor | None = None) -> Tensor:
         r"""Returns the loss of score-models, $\sum (\epsilon + F)^2$, as a mean over entries."""
