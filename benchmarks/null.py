@@ -6,7 +6,7 @@ numbers, labels, images or missing; fiducials few, samples fewer. MIRA's own p-v
 where it is approximate, and on `joint`, for parameters that are correlated: the scale is then off in all of them.
 
 Repeats are done in parts of 100, whose counts are kept in the folder (`results/null_sizes`) as they come: an
-interrupted command goes on where it was. `table.md` has the shares. About 20 minutes of one core for 2,000 repeats.
+interrupted command goes on where it was. `table.md` has the shares. About 15 minutes of one core for 2,000 repeats.
 """
 
 import sys
