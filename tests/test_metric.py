@@ -117,7 +117,7 @@ def test_what_a_record_depends_on(rng):
     truths = rng.normal(size=(30, 2))
     free, bounded = Context(Scaling(truths)), Context(Scaling(truths, task=(np.full(2, -9.0), np.full(2, 9.0))))
     for name, metric in all_metrics().items():
-        looks_alone = name in "calibration sbc pooled_sbc hpd log_score evidence convergence lc2st".split()
+        looks_alone = name in ["calibration", "sbc", "pooled_sbc", "hpd", "log_score", "evidence", "convergence", "lc2st"]
         assert (len(metric.depends_on(free)) == 0) == looks_alone, name
         assert len(metric.depends_on(bounded)) == 0, name
     assert len(mb.Mira(centers="prior").depends_on(bounded)) == 1
