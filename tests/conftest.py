@@ -50,6 +50,14 @@ def digits_folder(tmp_path_factory):
     return write_standin(tmp_path_factory.mktemp("digits"))
 
 
+@pytest.fixture(scope="session")
+def few_digits_folder(tmp_path_factory):
+    r"""The same with few training images, for trainings of many epochs."""
+    from standin_digits import write_standin
+
+    return write_standin(tmp_path_factory.mktemp("few_digits"), training=90)
+
+
 @pytest.fixture
 def fresh_and_cached(tmp_path):
     r"""Runs code in a process that compiles its kernels, and in one that finds them: both print the same."""

@@ -24,7 +24,7 @@ def write_files(folder, contents):
     return folder
 
 
-def write_standin(folder):
+def write_standin(folder, training=None):
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -35,8 +35,8 @@ def write_standin(folder):
     return write_files(
         folder,
         {
-            "train-images-idx3-ubyte": idx(images[~test]),
-            "train-labels-idx1-ubyte": idx(labels[~test]),
+            "train-images-idx3-ubyte": idx(images[~test][:training]),
+            "train-labels-idx1-ubyte": idx(labels[~test][:training]),
             "t10k-images-idx3-ubyte": idx(images[test]),
             "t10k-labels-idx1-ubyte": idx(labels[test]),
         },
