@@ -252,10 +252,11 @@ class TwoSample(Metric):
         truths, labels = joined(records, "grouped"), joined(records, "group")
         sets, found = joined(records, "sets"), joined(records, "set_group")
         results, sizes = [], []
-        for label, at in zip(*np.unique(found, return_index=True), strict=True):
-            mine = truths[labels == label]
+        # In the order of their first fiducials, whatever they are called.
+        for place, at in enumerate(members(found)[0]):
+            mine = truths[labels == found[at]]
             if len(mine) >= self.least:
-                key = int(generator(int(records[0]["seed"]), self.name, "group", label).integers(2**63))
+                key = int(generator(int(records[0]["seed"]), self.name, "group", place).integers(2**63))
                 results.append(self.compare(sets[at], mine, key, False))
                 sizes.append(len(mine))
         if not results:

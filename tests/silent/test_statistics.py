@@ -131,6 +131,7 @@ def test_candidates_with_other_numbers_of_samples_are_tied_by_mira(rng):
 def test_candidates_on_both_sides_are_compared_by_their_distance(rng):
     class Fake:
         expected = 2 / 3
+        shared_variance = None  # a set for each fiducial
 
         def __init__(self, values):
             self.per_fiducial, self.score, self.stderr = values, values.mean(), values.std() / np.sqrt(len(values))
