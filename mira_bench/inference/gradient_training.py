@@ -30,7 +30,7 @@ NETWORK = "network "  # the first letters of the arrays that are weights
 PRECISIONS = ("float32", "bfloat16")
 SCHEDULES = ("constant", "cosine")
 SMALL = 2  # images of the batch that tells what a larger one would cost
-PATIENCE = 1.0  # seconds that the larger one may take
+PATIENCE = 5.0  # seconds that the larger one may take
 
 
 @dataclass(frozen=True, kw_only=True)

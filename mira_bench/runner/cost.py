@@ -11,17 +11,22 @@ from typing import Any
 import numpy as np
 
 from ..candidate import Candidate
+from ..durations import clock
 from ..errors import RunError
+from ..fiducials import Fiducials
 from ..metric import Block, Context
 from ..ranks.scaling import Scaling, as_bounds
-from ..streams import generator
+from ..streams import forked, generator
 from ..task import Task
 from ..trainer import Rehearsal
 from .run import split
 from .scoring import observe
 from .setup import Settings, Setup
 from .training import is_trainer
-from .units import simulate, work
+from .units import build, simulate, work
+
+PATIENCE = 120.0  # seconds of a block that is timed as a whole
+PROBE = 4  # samples that tell what more would cost
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ def estimate(
             seconds[label] = seconds[timed[method]]
             continue
         timed[method] = label
+        long = _too_long(setup, label, parts[0])
+        if long:
+            report(f"timing {method}: a few samples, for a block would take {clock(long)}; scoring is not counted")
+            seconds[label] = long * len(setup.blocks)
+            continue
         report(f"timing {method}: samples and scores of {sum(map(setup.count, ends))} of {setup.fiducials} fiducials")
         spent = {}
         for block in ends:
@@ -107,6 +117,26 @@ def estimate(
     total = simulation + sum(seconds.values()) / parallel
     total += sum(learning) / min(settings.workers, len(learning) or 1)
     return Estimate(seconds, total, disk, trainings, simulation, parallel)
+
+
+def _too_long(setup: Setup, label: str, fiducials: Fiducials) -> float:
+    r"""Returns the seconds that sets of a block would take if they are too many to be drawn here; else nothing.
+
+    A set that many fiducials share is large, and all of them are in one block: a few samples are timed first. Where
+    every fiducial has a set of its own a sampler may need as long for two samples as for all, and blocks are small.
+    """
+    if fiducials.group is None:
+        return 0.0
+    posterior = build(setup, label)[0]
+    x, spent = np.asarray(fiducials.x)[:1], []
+    for count in (1, 1, 1 + PROBE):  # the first one is slow for other reasons
+        start = time.perf_counter()
+        with forked(setup.seed, "cost", label):
+            posterior.sample(x, count, generator(setup.seed, "cost", label))
+        spent.append(time.perf_counter() - start)
+    each = max(spent[2] - spent[1], 0.0) / PROBE
+    whole = len(np.unique(fiducials.group)) * (spent[1] + each * (setup.samples - 1))
+    return whole if whole > PATIENCE else 0.0
 
 
 def _rehearse(setup: Setup, report: Callable[[str], None]) -> dict[str, Rehearsal]:

@@ -5,7 +5,7 @@ they are asked to stay. So memory is bounded, a killed run goes on where it stop
 nor the number of workers changes a bit of the result.
 """
 
-__all__ = ["draw_fiducials", "draw_reference", "forget", "reference_samples", "remake", "simulate", "work"]
+__all__ = ["build", "draw_fiducials", "draw_reference", "forget", "reference_samples", "remake", "simulate", "work"]
 
 import dataclasses
 import functools
@@ -79,7 +79,7 @@ def _observations(fiducials: Fiducials) -> Array:
     return np.empty((len(fiducials), 0)) if fiducials.x is None else fiducials.x
 
 
-def _build(setup: Setup, name: str) -> tuple[Any, dict[str, str]]:
+def build(setup: Setup, name: str) -> tuple[Any, dict[str, str]]:
     r"""Returns a posterior, and the hashes of the files that it was made of. A process makes it once in a run."""
     if any(token != setup.token for token, _ in _BUILT):
         _BUILT.clear()
@@ -292,7 +292,7 @@ def work(
                 reads |= {} if header is None else header.facts.get("reads", {})
         missing = {key: metric for key, metric in setup.metrics.items() if key not in outcomes}
         if missing:
-            posterior, made_of = _build(setup, name)
+            posterior, made_of = build(setup, name)
             with listening() as heard:
                 draws = _sample(setup, name, block, fiducials, posterior, made_of)
                 fresh = observe(_block(setup, name, block, fiducials, scaling, posterior, draws), missing)
@@ -312,7 +312,7 @@ def remake(
     setup: Setup, name: str, block: int, fiducials: Fiducials, scaling: Scaling, keys: Sequence[str]
 ) -> tuple[Draws, str, dict[str, Outcome]]:
     r"""Makes a block anew, whatever the store has: its samples, their hash, and what the given metrics see."""
-    posterior, _ = _build(setup, name)
+    posterior, _ = build(setup, name)
     draws = _draw(setup, name, block, fiducials, posterior)
     seen = _block(setup, name, block, fiducials, scaling, posterior, draws)
     outcomes = observe(seen, {key: setup.metrics[key] for key in keys})

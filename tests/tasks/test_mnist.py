@@ -1,6 +1,7 @@
 r"""The task of MNIST on small real digits: who is a truth, who is a sample, and what the controls score."""
 
 import sys
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,8 @@ from mira_bench.tasks.mnist import Digits, Mnist, labels_of
 
 import mira_bench as mb
 from mira_bench.cli.command import main
+from mira_bench.runner import cost
+from mira_bench.runner.setup import Settings
 
 
 @pytest.fixture(scope="module")
@@ -199,3 +202,26 @@ def test_the_command_line(task, tmp_path, monkeypatch):
     assert table.note.str.contains("preprocess=raw").all()
     assert (tmp_path / "here" / "figures" / "digits.png").is_file()
     assert main(["task=mnist", *words, "task.model.preprocess=grey", "out=there"]) == 2
+
+
+def test_the_cost_of_large_sets_is_told_by_a_few_samples(task, monkeypatch):
+    asked, told = [], []
+
+    @dataclass(frozen=True)
+    class Slow:
+        version = 1
+
+        def build(self, task, rng):
+            return self
+
+        def sample(self, x, count, rng):
+            asked.append((len(x), count))
+            return np.zeros((len(x), count, 28, 28), np.float32)
+
+    monkeypatch.setattr(cost, "PATIENCE", 0.0)
+    settings = Settings(fiducials=600, samples=40, metrics=["mira"], controls=False)
+    found = cost.estimate(task, {"slow": Slow()}, settings, told.append)
+    # One image of one label at a time, and never a whole set.
+    assert asked == [(1, 1), (1, 1), (1, 1 + cost.PROBE)]
+    assert found.seconds["slow"] > 0
+    assert any(line.startswith("timing slow: a few samples, for a block would take") for line in told)
