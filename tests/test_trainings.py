@@ -21,7 +21,7 @@ from mira_bench.runner.setup import Settings
 from mira_bench.runner.store import Store
 from mira_bench.streams import generator
 from mira_bench.trainer import is_kept
-from mira_bench.views import with_views
+from mira_bench.views import Columns, with_views
 
 HERE = Path(__file__).parent
 
@@ -183,6 +183,29 @@ def test_a_pooled_range_on_a_view():
     shown = result.summary.set_index(["candidate", "view"]).score
     assert shown["right", "all"] != shown["right", "centered"]
     assert abs(shown["right", "centered"] - mb.theory(20).mean) < 0.05
+
+
+def test_views_that_look_the_same_are_refused():
+    task = Points()
+    object.__setattr__(task, "views", {"first": Columns(np.arange(2000) % 1), "second": Columns(_other())})
+    metrics = with_views({"mira": mb.Mira(regions=5, test=False)}, ["first", "second"], task)
+    with pytest.raises(mb.UsageError, match="two views that differ are both called"):
+        mb.run(task, {"right": Line()}, **SMALL | {"metrics": metrics})
+
+
+def _other():
+    # An array in words is cut in its middle.
+    indices = np.zeros(2000, int)
+    indices[1000] = -1
+    return indices
+
+
+def test_the_cost_leaves_out_views_that_are_to_be_learned():
+    task, said = Points(), []
+    object.__setattr__(task, "views", {"centered": Centered()})
+    metrics = with_views({"mira": mb.Mira(regions=5, test=False)}, ["all", "centered"], task)
+    estimate(task, {"line": Line()}, Settings(**SMALL | {"metrics": metrics}), said.append)
+    assert "not timed, for its view has to be learned first: mira@centered" in said
 
 
 def test_a_checkpoint_on_the_command_line(tmp_path, monkeypatch, capsys):

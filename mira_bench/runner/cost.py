@@ -19,6 +19,7 @@ from ..ranks.scaling import Scaling, as_bounds
 from ..streams import forked, generator
 from ..task import Task
 from ..trainer import Rehearsal
+from ..views import views_of
 from .run import split
 from .scoring import observe
 from .setup import Settings, Setup
@@ -71,6 +72,10 @@ def estimate(
     settings.check_device()
     setup = Setup.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
     setup = dataclasses.replace(setup, candidates=split(setup)[0])
+    learned = [key for key, one in setup.metrics.items() if any(hasattr(view, "trainer") for view in views_of(one))]
+    if learned:
+        report(f"not timed, for its view has to be learned first: {', '.join(learned)}")
+        setup = dataclasses.replace(setup, metrics={k: m for k, m in setup.metrics.items() if k not in learned})
     trainings = _rehearse(setup, report)
     setup = dataclasses.replace(setup, fits={key: one.state for key, one in trainings.items()})
     ends = sorted({0, setup.blocks[-1]})

@@ -137,6 +137,7 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
     with one_thread(), Progress(settings.progress, settings.workers) as bars:
         parts, scaling = _simulate_all(setup, reuse, bars, settings.check)
         setup, fits = _train_all(setup, engine, reuse, bars, settings)
+        refuse_ambiguous(setup.metrics)
         setup = _learn_views(setup, engine, bars, settings)
         setup, scaling = _find_scales(setup, parts, scaling, engine, settings.check)
         for candidate in setup.candidates:
@@ -191,6 +192,15 @@ def _train_all(setup: Setup, engine: Engine, reuse: Reuse, bars: Progress, setti
     fits = fit_all(setup, engine, bars, settings.fit_minutes)
     trained = {key: one for key, one in setup.candidates.items() if key not in fits.failures}
     return dataclasses.replace(setup, candidates=trained, fits=fits.states), fits
+
+
+def refuse_ambiguous(metrics: Mapping[str, Metric]) -> None:
+    r"""Raises if two views that differ look the same in words, by which their ranges and states are known."""
+    known: dict[str, Any] = {}
+    for view in (view for metric in metrics.values() for view in views_of(metric)):
+        one = describe(view)
+        if known.setdefault(repr(view), one) != one:
+            raise UsageError(f"two views that differ are both called {view!r}: give their class a repr that tells them")
 
 
 def _learn_views(setup: Setup, engine: Engine, bars: Progress, settings: Settings) -> Setup:
