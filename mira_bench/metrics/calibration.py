@@ -86,7 +86,7 @@ class CalibrationResult:
         projected: Whether the axes are random projections, because there are too many dimensions.
         effects: What errors of known sizes do to the features, in standard deviations per fiducial.
         columns: What the columns of the data stand for.
-        fixed: The axes along which all points of every set are equal.
+        fixed: The axes along which all samples of every set are equal: parameters that the candidate does not infer.
         notes: What a reader must know.
     """
 
@@ -377,7 +377,8 @@ class Calibration(Metric):
             variance += table.var(axis=0) * own * (size - own) / max(size - 1, 1)
             _add_players(table, _draw_players(rng, int(size), int(own), self.replicates), sums)
             locations[at : at + own] = (ranks[start : start + own, :axes] / 2 + 0.5) / size - 0.5
-            moving |= np.ptp(ranks[rows, :axes].astype(np.int64), axis=0) > 0
+            drawn = ranks[start + own : start + size, :axes].astype(np.int64)
+            moving |= (np.ptp(drawn, axis=0) > 0) | (len(drawn) < 2)
             start, at = start + size, at + own
         # A feature that cannot vary (a fixed parameter, a single sample, one region of one tie) says nothing.
         known = np.flatnonzero(variance > 1e-12 * len(points))

@@ -178,6 +178,18 @@ def test_the_groups(rng):
     assert not with_data.notes
 
 
+def test_a_parameter_that_the_candidate_fixes_is_named(rng):
+    x = rng.normal(size=(40, 2))
+    truths, samples = x + 0.2 * rng.normal(size=(40, 2)), x[:, None] + 0.2 * rng.normal(size=(40, 50, 2))
+    samples[..., 1] = 0.5
+    row = mb.score(
+        truths, {"a": samples}, names=["b", "gamma"], metrics=["mira", "energy", "calibration"]
+    ).ranking.iloc[0]
+    assert row.tier != "A"
+    assert "gamma is fixed" in row.evidence
+    assert "b is fixed" not in row.evidence
+
+
 def test_a_fixed_parameter_has_no_features(rng):
     truths, samples, x, _ = null.draw(rng, null.fixed, 40, 50, 3, "x")
     result = calibrate(truths, samples, x)
