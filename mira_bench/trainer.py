@@ -110,4 +110,6 @@ def curves_of(state: State) -> dict[str, tuple[NDArray[np.float64], NDArray[np.f
         if key.startswith(CURVE) and key != EPOCH:
             epochs = state[EPOCH] if EPOCH in state else np.arange(1, 1 + len(values))
             found[key.removeprefix(CURVE)] = (np.asarray(epochs, np.float64), np.asarray(values, np.float64))
-    return found
+    # The networks of an ensemble are numbered; one alone needs no number.
+    alone = all(key.startswith("0 ") for key in found)
+    return {key.removeprefix("0 ") if alone else key: curve for key, curve in found.items()}

@@ -164,7 +164,7 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         warnings=warnings,
         reuse=reuse.sentences,
         identity=setup.identity.hashes,
-        curves={key: curves_of(state) for key, state in fits.states.items()},
+        curves={key: curves_of(fits.states[key]) for key in everyone if key in fits.states},
         training_seconds=fits.took,
         files={**reads, **setup.identity.files},
         preprocess=getattr(task, "preprocessing", ("",))[0],
