@@ -11,6 +11,7 @@ import mira_bench as mb
 from mira_bench.ranks.centers import uniform_centers
 from mira_bench.ranks.kernel import _count_torch, ball_ranks, marginal_ranks
 from mira_bench.ranks.scaling import Scale, Scaling
+from mira_bench.ranks.tables import rank_table
 
 
 def brute_force(truths, samples, scale, centers):
@@ -197,3 +198,16 @@ print(anonymous() - before)
     done = subprocess.run([sys.executable, "-c", code, str(path)], cwd=root, capture_output=True, text=True, check=True)
     path.unlink()
     assert float(done.stdout) < 30  # MB
+
+
+def test_ranks_do_not_know_the_order_of_points(rng):
+    # On a grid many points are equally far from the middle; the last digits depend on which of them is the truth.
+    for _ in range(300):
+        points = rng.poisson(np.exp(0.5 * rng.integers(4)), size=(11, 2)) / 7
+        centers, axes = rng.random((4, 2)), np.eye(2)
+        order = rng.permutation(len(points))
+
+        def ranks(values):
+            return rank_table(values - values[0], centers - values[0], axes, rng=np.random.default_rng(0)).ranks
+
+        np.testing.assert_array_equal(ranks(points[order]), ranks(points)[order])

@@ -280,7 +280,7 @@ class Calibration(Metric):
     effects: int = 32
 
     name = "calibration"
-    version = 3
+    version = 4
 
     def depends_on(self, context: Context) -> Sequence[NDArray]:
         return context.behind(self._normalize(context.scaling))

@@ -20,6 +20,7 @@ from .players import ball_features, random_axes
 
 MARGINALS = 16  # beyond this many dimensions, random projections stand in for the marginals
 SHRINKAGE = 0.02  # of correlations towards zero, at least
+DIGITS = 9  # of whitened coordinates, in standard deviations: what is equal in these is tied
 
 Floats = NDArray[np.float64]
 
@@ -114,7 +115,9 @@ def rank_table(
     rows = [along.T]
     if len(axes) > 1:
         white = (along - along.mean(axis=0)) @ whitening(along)
-        rows += [white.T, np.einsum("ij,ij->i", white, white)[None]]
+        # Points of a grid lie equally far from the middle; the last digits, which know their order, must not rank them.
+        white, radius = white.round(DIGITS), np.einsum("ij,ij->i", white, white).round(DIGITS)
+        rows += [white.T, radius[None]]
     if likelihood is not None:
         rows.append(np.where(np.isnan(likelihood), -np.inf, likelihood)[None])
     balls = ball_features(points, centers, distance, rng).astype(np.float32)
