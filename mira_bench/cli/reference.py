@@ -18,7 +18,9 @@ from ..config import make
 from ..errors import UsageError
 from ..fiducials import Fiducials
 from ..runner.engines import Engine
+from ..runner.progress import Progress
 from ..runner.setup import Settings, Setup
+from ..runner.training import learn_task
 from ..runner.units import draw_reference, simulate
 from .keys import check, explain
 
@@ -107,7 +109,9 @@ def main(arguments: Sequence[str]) -> int:
         cfg = _compose(task, words)
         setup = _setup(task, cfg)
         start = time.perf_counter()
-        fiducials, draws, known = _generate(setup, Engine(cfg.workers, **cfg.parallel))
+        engine = Engine(cfg.workers, **cfg.parallel)
+        setup = learn_task(setup, engine, Progress(False))
+        fiducials, draws, known = _generate(setup, engine)
         seconds = time.perf_counter() - start
         found, made = found + known, made + setup.size * len(setup.blocks) - known
         told = draws.diagnostics

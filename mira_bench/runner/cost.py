@@ -20,10 +20,13 @@ from ..streams import forked, generator
 from ..task import Task
 from ..trainer import Rehearsal
 from ..views import views_of
+from .engines import Engine
+from .progress import Progress
 from .run import split
 from .scoring import observe
 from .setup import Settings, Setup
-from .training import is_trainer
+from .store import Store
+from .training import is_trainer, learn_task
 from .units import build, simulate, work
 
 PATIENCE = 120.0  # seconds of a block that is timed as a whole
@@ -70,7 +73,12 @@ def estimate(
     """
 
     settings.check_device()
-    setup = Setup.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
+    if is_trainer(getattr(task, "trainer", None)):
+        report("learning what the task itself learns first; that is kept")
+        known = Setup.of(task, candidates, dataclasses.replace(settings, keep_samples=False))
+        setup = dataclasses.replace(learn_task(known, Engine(), Progress(False)), store=Store(None))
+    else:
+        setup = Setup.of(task, candidates, dataclasses.replace(settings, store=None, keep_samples=False))
     setup = dataclasses.replace(setup, candidates=split(setup)[0])
     learned = [key for key, one in setup.metrics.items() if any(hasattr(view, "trainer") for view in views_of(one))]
     if learned:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..adapters.identity import describe
 from ..arrays import as_truths
 from ..candidate import Candidate
-from ..errors import RunError, UsageError
+from ..errors import UsageError
 from ..fiducials import Fiducials
 from ..metric import Block, Context, Metric, Record, Scores
 from ..metrics.records import joined
@@ -34,7 +34,7 @@ from .progress import Progress
 from .scoring import Outcome, standing
 from .setup import Settings, Setup
 from .store import Store
-from .training import Fits, Training, fit_all, is_trainer
+from .training import Fits, fit_all, is_trainer, learn, learn_task
 from .units import forget, simulate, work
 
 log = logging.getLogger("mira_bench")
@@ -135,6 +135,7 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
     setup = dataclasses.replace(setup, candidates=applicable)
     reuse = Reuse()
     with one_thread(), Progress(settings.progress, settings.workers) as bars:
+        setup = learn_task(setup, engine, bars, settings.fit_minutes)
         parts, scaling = _simulate_all(setup, reuse, bars, settings.check)
         setup, fits = _train_all(setup, engine, reuse, bars, settings)
         refuse_ambiguous(setup.metrics)
@@ -209,16 +210,8 @@ def _learn_views(setup: Setup, engine: Engine, bars: Progress, settings: Setting
     views = {repr(view): view for view in seen if is_trainer(getattr(view, "trainer", None))}
     if not views:
         return setup
-    known = dataclasses.replace(setup.identity, trainers={key: describe(v.trainer) for key, v in views.items()})
-    trainings = {key: Training(key, 0) for key in views}
-    fits = fit_all(
-        dataclasses.replace(setup, candidates=views, trainings=trainings, identity=known),
-        engine, bars, settings.fit_minutes,
-    )  # fmt: skip
-    if fits.failures:
-        key, reason = next(iter(fits.failures.items()))
-        raise RunError(f"the view {key} was not learned: {reason}")
-    learned = {key: with_states(metric, fits.states) for key, metric in setup.metrics.items()}
+    states = learn(setup, views, engine, bars, settings.fit_minutes)
+    learned = {key: with_states(metric, states) for key, metric in setup.metrics.items()}
     return dataclasses.replace(setup, metrics=learned)
 
 

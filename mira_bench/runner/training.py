@@ -5,8 +5,11 @@ each on simulations of its own. Candidates with the same training seed learn fro
 the same trainer share a training, whatever their names are: `cvae` and `cvae@10`, which is the tenth epoch of it.
 """
 
-__all__ = ["PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learns", "probe", "reason_of"]
+__all__ = [
+    "PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learn", "learn_task", "learns", "probe", "reason_of",
+]  # fmt: skip
 
+import dataclasses
 import json
 import logging
 import tempfile
@@ -23,10 +26,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..adapters.identity import describe, digest
 from ..adapters.reads import listening
 from ..arrays import as_array
 from ..candidate import Candidate, Draws
-from ..errors import SimulationError, UsageError
+from ..errors import RunError, SimulationError, UsageError
 from ..streams import forked, generator
 from ..trainer import Report, State
 from .engines import Died, Engine
@@ -275,3 +279,40 @@ def fit_all(setup: "Setup", engine: Engine, progress: Progress, minutes: float |
             fits.states |= states
             progress.trained(first, failed=not states)
     return fits
+
+
+def learn(
+    setup: "Setup", things: Mapping[str, Any], engine: Engine, progress: Progress, minutes: float | None = None
+) -> dict[str, State]:
+    r"""Makes the trainings of what is no candidate, views or the task itself, and returns the states by name.
+
+    Arguments:
+        setup: What the run is made of.
+        things: What learns by its `trainer`, by name.
+        engine: Where the trainings run.
+        progress: The bars that show how far the trainings are.
+        minutes: How long a training may take.
+    """
+
+    known = dataclasses.replace(setup.identity, trainers={key: describe(one.trainer) for key, one in things.items()})
+    trainings = {key: Training(key, 0) for key in things}
+    others = dataclasses.replace(setup, candidates=things, trainings=trainings, identity=known)
+    fits = fit_all(others, engine, progress, minutes)
+    if fits.failures:
+        key, reason = next(iter(fits.failures.items()))
+        raise RunError(f"{key} was not learned: {reason}")
+    return fits.states
+
+
+def learn_task(setup: "Setup", engine: Engine, progress: Progress, minutes: float | None = None) -> "Setup":
+    r"""Returns the setup with a task that knows what it learns by its own `trainer`, if it has one; see `Task`."""
+
+    task: Any = setup.task
+    if not is_trainer(getattr(task, "trainer", None)):
+        return setup
+    name = f"task {setup.name}"
+    state = learn(setup, {name: task}, engine, progress, minutes)[name]
+    # Its fiducials are those of what was learned, wherever that was.
+    learned = {"task": setup.identity.task, "learned": digest(*(state[key] for key in sorted(state)))}
+    identity = dataclasses.replace(setup.identity, task=learned)
+    return dataclasses.replace(setup, task=task.load(state), identity=identity)
