@@ -1,4 +1,4 @@
-r"""Galaxies made by formulas: spirals and ellipticals in color on a black sky, without a download and without a license.
+r"""Galaxies made by formulas: spirals and ellipticals in color on a black sky, without a download or a license.
 
 A spiral is a thin disc seen at an angle. In its plane, at radius $r$ and azimuth $\theta$, light comes from a bulge,
 sometimes a bar, an exponential disc of length $h$, and $m$ logarithmic arms of pitch angle $\alpha$ with the profile of
