@@ -1,14 +1,15 @@
 r"""Images of real galaxies: spirals and ellipticals from a file or a folder of yours, or GalaxyMNIST.
 
-GalaxyMNIST (Walmsley et al. 2022, https://doi.org/10.1093/mnras/stab2093) has 10,000 galaxies of the survey DECaLS with
-labels of Galaxy Zoo: https://github.com/mwalmsley/galaxy_mnist. Its two HDF5 files, of 8,000 and 2,000 galaxies, hold
-`images`, bytes with shape $(N, 64, 64, 3)$, and `labels`, which count `smooth_round`, `smooth_cigar`, `edge_on_disk` and
-`unbarred_spiral` from 0 (`GalaxyMNIST.classes` and `read_dataset_file` in its `galaxy_mnist.py`). We take the last as
-spirals and the first as ellipticals. That repository also tells the addresses and the MD5 of the compressed files. The
-addresses may be gone (its issue 3): whoever has the files puts them into the cache, or names one of them.
+GalaxyMNIST (Walmsley et al. 2022, https://ui.adsabs.harvard.edu/abs/2022MNRAS.509.3966W) has 10,000 galaxies of the
+survey DECaLS with labels of Galaxy Zoo: https://github.com/mwalmsley/galaxy_mnist. Its two HDF5 files, of 8,000 and
+2,000 galaxies, hold `images`, bytes with shape $(N, 64, 64, 3)$, and `labels`, which count `smooth_round`,
+`smooth_cigar`, `edge_on_disk` and `unbarred_spiral` from 0 (`GalaxyMNIST.classes` and `read_dataset_file` in its
+`galaxy_mnist.py`). We take the last as spirals and the first as ellipticals. That repository also tells the addresses
+and the MD5 of the compressed files. The addresses may be gone (its issue 3): whoever has the files puts them into the
+cache, or names one of them.
 
-No SHA-256 of them is published. The one that was found first is written next to them, and a cached file that has another
-later is refused.
+No SHA-256 of them is published. The one that was found first is written next to them, and a cached file that has
+another later is refused.
 """
 
 __all__ = ["ADDRESSES", "GALAXY_MNIST", "GalaxyImages", "cache_folder", "load_galaxies"]
@@ -59,6 +60,7 @@ CLASSES = ("spiral", "elliptical")
 LABELS = {"spiral": 3, "elliptical": 0}  # in GalaxyMNIST
 PICTURES = (".png", ".jpg", ".jpeg")
 HDF5 = (".hdf5", ".h5")
+DAMAGES = (OSError, EOFError, KeyError, ValueError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error)
 MODES = ("RGB", "RGBA", "L", "P")  # of Pillow, with a byte for each color
 
 
@@ -153,16 +155,7 @@ def _reading(path: Path, what: str) -> Iterator[None]:
         yield
     except UsageError:
         raise
-    except (
-        OSError,
-        EOFError,
-        KeyError,
-        ValueError,
-        RuntimeError,
-        SyntaxError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except DAMAGES as error:
         raise UsageError(f"{path} cannot be read as {what}, it may be damaged: {error}") from error
 
 
@@ -185,10 +178,9 @@ def _images(parts: Mapping[str, list[NDArray[np.uint8]]], sha256: str, source: P
 def _npz(path: Path) -> GalaxyImages:
     content = _content(path)
     parts = {}
-    with _reading(path, "an .npz file"):
-        file = np.load(io.BytesIO(content), allow_pickle=False)
-        if not isinstance(file, np.lib.npyio.NpzFile):
-            raise UsageError(f"{path} is one array: the two arrays {' and '.join(CLASSES)} are needed")
+    if not zipfile.is_zipfile(io.BytesIO(content)):
+        raise UsageError(f"{path} is no .npz file, or it is cut")
+    with _reading(path, "an .npz file"), np.load(io.BytesIO(content), allow_pickle=False) as file:
         for name in CLASSES:
             if name not in file:
                 raise UsageError(f"{path} has no array {name}: it has {', '.join(file) or 'none'}")
