@@ -15,8 +15,9 @@ $$ I \propto \exp(-b_n (r / r_e)^{1 / n}), \qquad r^c = |u|^c + |v / q|^c, $$
 with $b_n \approx 2 n - 1 / 3$, boxy isophotes for $c > 2$ and discy ones for $c < 2$, and is redder in its center.
 
 Lengths are in units of half the frame. All light comes from within a radius of 0.9 around the center of the galaxy,
-which is within 0.04 of that of the frame: the corners and most of the border are black. Brightness is the asinh of the
-flux, as in the color pictures of surveys (Lupton et al. 2004, https://arxiv.org/abs/astro-ph/0312483).
+which is within 0.04 of that of the frame in each direction: the border is black. Profiles fade towards that radius, so
+that the half-light radius of an image is smaller than $r_e$. Brightness is the asinh of the flux, as in the color
+pictures of surveys (Lupton et al. 2004, https://arxiv.org/abs/astro-ph/0312483).
 """
 
 __all__ = ["ellipticals", "spirals"]
