@@ -7,7 +7,8 @@ where it is approximate, and on `joint`, for parameters that are correlated: the
 
 Repeats are done in parts of 100, whose counts are kept in the folder (`results/null_sizes`) as they come: an
 interrupted command goes on where it was. `table.md` has the shares. About 15 minutes of one core for 2,000 repeats.
-With a third word only cells whose name has it are repeated: `python benchmarks/null.py 6000 results/null_sizes discrete`.
+With a third word, as in `python benchmarks/null.py 6000 results/null_sizes discrete`, only cells that have it in their
+name are repeated.
 """
 
 import sys

@@ -202,12 +202,12 @@ print(anonymous() - before)
 
 def test_ranks_do_not_know_the_order_of_points(rng):
     # On a grid many points are equally far from the middle; the last digits depend on which of them is the truth.
+    centers = rng.random((4, 2))
+
+    def ranks(values):
+        return rank_table(values - values[0], centers - values[0], np.eye(2), rng=np.random.default_rng(0)).ranks
+
     for _ in range(300):
         points = rng.poisson(np.exp(0.5 * rng.integers(4)), size=(11, 2)) / 7
-        centers, axes = rng.random((4, 2)), np.eye(2)
         order = rng.permutation(len(points))
-
-        def ranks(values):
-            return rank_table(values - values[0], centers - values[0], axes, rng=np.random.default_rng(0)).ranks
-
         np.testing.assert_array_equal(ranks(points[order]), ranks(points)[order])

@@ -6,7 +6,8 @@ the same trainer share a training, whatever their names are: `cvae` and `cvae@10
 """
 
 __all__ = [
-    "PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learn", "learn_task", "learns", "probe", "reason_of",
+    "PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learn", "learn_task", "learns", "probe",
+    "reason_of",
 ]  # fmt: skip
 
 import dataclasses

@@ -64,7 +64,7 @@ class Lens:
 
     def model(self) -> Any:
         r"""Returns the lens of caustics, in double precision."""
-        import caustics
+        import caustics  # type: ignore[import-untyped]
         import torch
 
         cosmology = caustics.FlatLambdaCDM(name="cosmology")

@@ -62,7 +62,9 @@ def moments_grid(task: "Galaxy", fiducials: Fiducials, samples: Mapping[str, NDA
 
     data, truth = np.asarray(fiducials.x)[0], np.asarray(fiducials.y)[0]
     means = {name: drawn[0].mean(axis=0, dtype=np.float64) for name, drawn in samples.items()}
-    widths = {name: np.sqrt(drawn[0].var(axis=0, ddof=1, dtype=np.float64).mean(axis=0)) for name, drawn in samples.items()}
+    widths = {
+        name: np.sqrt(drawn[0].var(axis=0, ddof=1, dtype=np.float64).mean(axis=0)) for name, drawn in samples.items()
+    }
     largest = max(float(width.max()) for width in widths.values())
     figure, grid = _figure(3, 1 + len(samples), 0.5)
     _in_color(grid[0, 0], truth, "truth")

@@ -148,7 +148,12 @@ class SpectrumTrainer:
 
     def learns_from(self, task: Any) -> State:
         matrix = task.operator().matrix.tocsr()
-        return {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
+        return {
+            "data": matrix.data,
+            "indices": matrix.indices,
+            "indptr": matrix.indptr,
+            "shape": np.array(matrix.shape),
+        }
 
     def fit(self, data: State, rng: np.random.Generator, report: Report) -> dict[str, NDArray]:
         from scipy.sparse import csr_array

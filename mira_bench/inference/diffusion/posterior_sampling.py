@@ -1,13 +1,13 @@
 r"""Samples of an image given data, by a diffusion prior and the convolved likelihood.
 
-The reverse of the variance exploding process, $dy = -\dot{\sigma^2} \nabla \log p_\sigma(y \mid x)\, dt + \dots$, solved by
-predictor and corrector (Song et al., 2021), with the score of the data that `Spectrum.pull` has (Barco et al., 2025).
+The reverse of the variance exploding process is solved by predictor and corrector (Song et al., 2021), with the score of
+the data that `Spectrum.pull` has (Barco et al., 2025).
 """
 
 __all__ = ["PredictorCorrector"]
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,7 +40,7 @@ class PredictorCorrector:
 
     steps: int = 100
     corrections: int = 1
-    snr: float = 0.1
+    snr: float = 0.16
     smallest: float = 0.002
     largest: float = 50.0
 
@@ -123,7 +123,7 @@ class PredictorCorrector:
             return torch.randn(shape, generator=noise).to(device)
 
         def everywhere(y: "Tensor", sigma: float) -> "Tensor":
-            return torch.cat([score(part, sigma) for part in y.split(batch)])
+            return torch.cat([score(y[first : first + batch], sigma) for first in range(0, len(y), batch)])
 
         levels = np.geomspace(self.largest, self.smallest, self.steps)
         y = self.largest * draw()
@@ -144,8 +144,6 @@ class PredictorCorrector:
 
 def _rotated(prior: Mixture, right: NDArray[np.float32]) -> Mixture:
     r"""Returns a mixture of images in the coordinates of singular vectors, the same for all channels."""
-    from dataclasses import replace
-
     channels = prior.event[0]
 
     def turn(images: NDArray) -> NDArray:
