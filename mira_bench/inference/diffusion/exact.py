@@ -65,7 +65,7 @@ class MixturePosterior:
         return np.stack(roots), np.stack(pulls), np.array(constants)
 
     def components(self, x: NDArray) -> tuple[Floats, Floats]:
-        r"""Returns of every component the log of weight times evidence, $(L, K)$, and the posterior mean, $(L, K, r)$."""
+        r"""Returns of every component the log of weight times evidence $(L, K)$ and the posterior mean $(L, K, r)$."""
         offset, seen = self._seen
         roots, pulls, constants = self._factors
         noise = self.operator.noise

@@ -1,7 +1,7 @@
 r"""Samples of an image given data, by a diffusion prior and the convolved likelihood.
 
-The reverse of the variance exploding process is solved by predictor and corrector (Song et al., 2021), with the score of
-the data that `Spectrum.pull` has (Barco et al., 2025).
+The reverse of the variance exploding process is solved by predictor and corrector (Song et al., 2021), with the score
+of the data that `Spectrum.pull` has (Barco et al., 2025).
 """
 
 __all__ = ["PredictorCorrector"]
