@@ -179,8 +179,8 @@ def moments(samples: ArrayLike, reference: ArrayLike, *, permutations: int = 999
         >>> rng = np.random.default_rng(0)
         >>> reference, samples = rng.normal(size=(50, 64, 3)), 1.2 * rng.normal(size=(50, 64, 3))
         >>> result = moments(samples, reference)
-        >>> abs(result.sd_ratio - 1.2) < 4 * result.sd_ratio_stderr, result.pvalue
-        (True, 0.001)
+        >>> abs(result.sd_ratio - 1.2) < 4 * result.sd_ratio_stderr, result.pvalue < 0.01
+        (True, True)
     """
 
     _check_permutations(permutations)
