@@ -23,6 +23,8 @@ __all__ = [
     "Metric",
     "Mira",
     "Mmd",
+    "Moments",
+    "MomentsResult",
     "PooledSbc",
     "Posterior",
     "Pqmass",
@@ -51,6 +53,7 @@ __all__ = [
     "mira",
     "mira_sufficient",
     "mmd",
+    "moments",
     "plan",
     "pqmass",
     "rank",
@@ -91,6 +94,8 @@ if _TYPE_CHECKING:
         Lc2st,
         Mira,
         Mmd,
+        Moments,
+        MomentsResult,
         PooledSbc,
         Pqmass,
         Sbc,
@@ -108,6 +113,7 @@ if _TYPE_CHECKING:
         mira,
         mira_sufficient,
         mmd,
+        moments,
         pqmass,
         sbc,
         sliced_wasserstein,
@@ -132,9 +138,9 @@ _HOMES = {
     "fiducials": "Fiducials",
     "metric": "Block Metric Scores",
     "metrics": (
-        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd PooledSbc Pqmass Sbc SlicedDistances "
-        "SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage lc2st "
-        "log_bayes_factor mira mira_sufficient mmd pqmass sbc sliced_wasserstein tarp wasserstein"
+        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd Moments MomentsResult PooledSbc Pqmass Sbc "
+        "SlicedDistances SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage "
+        "lc2st log_bayes_factor mira mira_sufficient mmd moments pqmass sbc sliced_wasserstein tarp wasserstein"
     ),
     "metrics.mira": "theory",
     "ranking.power": "plan",

@@ -166,6 +166,7 @@ class Scores:
         note: What a reader must know: the settings that were used, or why there is no number.
         per_fiducial: The score of each fiducial, if the metric has one.
         result: The metric's own result, with all that figures and the ranking need.
+        parts: Further numbers of the metric by name, each with a row of its own in the summary, as `metric.name`.
     """
 
     score: float = np.nan
@@ -175,6 +176,7 @@ class Scores:
     note: str = ""
     per_fiducial: NDArray[np.float64] | None = field(default=None, repr=False)
     result: Any = field(default=None, repr=False)
+    parts: Mapping[str, "Scores"] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, result: Any, note: str) -> "Scores":

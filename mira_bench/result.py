@@ -4,7 +4,7 @@ __all__ = ["Result"]
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from .errors import UsageError
-from .ranking.standing import Standing
+from .metric import Scores
+from .ranking.standing import Standing, difference
 from .ranking.tiers import TIERS, notices, rank, rule
 from .ranking.trainings import method_table
 from .ranking.verdicts import objections
@@ -25,7 +26,24 @@ from .report.trainings import Curves, training_figure, training_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SUMMARY = ["task", "candidate", "metric", "view", "score", "stderr", "expected", "pvalue", "note"]
+NUMBERS = ["score", "stderr", "expected", "pvalue"]
+FROM_ORACLE = ["from_oracle", "from_oracle_stderr"]
+SUMMARY = ["task", "candidate", "metric", "view", *NUMBERS, *FROM_ORACLE, "note"]
+
+
+def _split(metric: str) -> tuple[str, str]:
+    r"""The name of a metric and the view that it looks at."""
+    name, _, view = metric.partition("@")
+    return name, view or "all"
+
+
+def _rows(standing: Standing, metric: str) -> Iterator[tuple[tuple[str, str], Scores]]:
+    r"""What a metric says about a candidate, and what its parts say, each by its name and its view."""
+    if metric in standing.scores:
+        scores = standing.scores[metric]
+        name, view = _split(metric)
+        yield (name, view), scores
+        yield from (((f"{name}.{part}", view), more) for part, more in scores.parts.items())
 
 
 @dataclass(frozen=True)
@@ -128,18 +146,23 @@ class Result:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        r"""One row per candidate, metric and view: score, stderr, expected, pvalue, note."""
+        r"""One row per candidate, metric and view: score, stderr, expected, pvalue, from_oracle, note.
+
+        Where a run has an oracle, `from_oracle` is the mean over fiducials of the candidate's score minus the oracle's.
+        """
+        oracle = next((s for s in self.standings if s.role == "oracle" and s.failure is None), None)
         rows = []
         for s in self.standings:
             for metric in self.metrics:
-                scores = s.scores.get(metric)
-                name, _, view = metric.partition("@")
-                row: dict[str, object] = {"task": self.task, "candidate": s.name, "metric": name, "view": view or "all"}
-                if scores is None:
-                    row["note"] = f"failed: {s.failure}"
-                else:
-                    row |= {key: getattr(scores, key) for key in SUMMARY[4:]}
-                rows.append(row)
+                others = {} if oracle is None else dict(_rows(oracle, metric))
+                failed = Scores(note=f"failed: {s.failure}")
+                for (name, view), scores in _rows(s, metric) if metric in s.scores else [(_split(metric), failed)]:
+                    row: dict[str, object] = {"task": self.task, "candidate": s.name, "metric": name, "view": view}
+                    row |= {key: getattr(scores, key) for key in (*NUMBERS, "note")}
+                    if oracle is not None and (name, view) in others:
+                        found = difference((s, scores), (oracle, others[name, view]))
+                        row |= dict(zip(FROM_ORACLE, found, strict=True))
+                    rows.append(row)
         return pd.DataFrame(rows, columns=SUMMARY)
 
     @cached_property
@@ -147,22 +170,13 @@ class Result:
         r"""One row per candidate, metric and fiducial: the value, for metrics that have one per fiducial."""
         parts = []
         for s in self.standings:
-            for metric, scores in s.scores.items():
-                if scores.per_fiducial is not None:
+            for metric in s.scores:
+                for (name, view), scores in _rows(s, metric):
+                    if scores.per_fiducial is None:
+                        continue
                     values = scores.per_fiducial
-                    name, _, view = metric.partition("@")
-                    parts.append(
-                        pd.DataFrame(
-                            {
-                                "task": self.task,
-                                "candidate": s.name,
-                                "metric": name,
-                                "view": view or "all",
-                                "fiducial": np.arange(len(values)),
-                                "value": values,
-                            }
-                        )
-                    )
+                    front = {"task": self.task, "candidate": s.name, "metric": name, "view": view}
+                    parts.append(pd.DataFrame(front | {"fiducial": np.arange(len(values)), "value": values}))
         columns = ["task", "candidate", "metric", "view", "fiducial", "value"]
         return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=columns)
 

@@ -59,7 +59,8 @@ def test_the_papers_values(toy, name, paper):
 def test_the_tables(toy):
     assert list(toy.ranking.columns) == COLUMNS
     assert list(toy.summary.columns) == [
-        "task", "candidate", "metric", "view", "score", "stderr", "expected", "pvalue", "note",
+        "task", "candidate", "metric", "view", "score", "stderr", "expected", "pvalue",
+        "from_oracle", "from_oracle_stderr", "note",
     ]  # fmt: skip
     assert len(toy.summary) == 6 * 7
     assert toy.ranking[["c2st", "mmd"]].notna().all(axis=None)

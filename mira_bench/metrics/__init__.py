@@ -11,6 +11,8 @@ __all__ = [
     "LogScore",
     "Mira",
     "Mmd",
+    "Moments",
+    "MomentsResult",
     "PooledSbc",
     "Pqmass",
     "Sbc",
@@ -31,6 +33,7 @@ __all__ = [
     "mira",
     "mira_sufficient",
     "mmd",
+    "moments",
     "pqmass",
     "sbc",
     "sliced_wasserstein",
@@ -52,6 +55,7 @@ from .lc2st import Lc2st, lc2st
 from .log_score import LogScore
 from .mira import Mira, mira
 from .mmd import Mmd, mmd
+from .moments import Moments, MomentsResult, moments
 from .pooled import PooledSbc, SlicedDistances
 from .pqmass import Pqmass, pqmass
 from .sbc import Sbc, sbc
@@ -78,6 +82,7 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "wasserstein": Wasserstein(normalize=normalize),
         "sliced_wasserstein": SlicedWasserstein(normalize=normalize),
         "pqmass": Pqmass(normalize=normalize),
+        "moments": Moments(normalize=normalize),
         "hpd": Hpd(),
         "log_score": LogScore(),
         "evidence": Evidence(),

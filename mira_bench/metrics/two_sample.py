@@ -13,11 +13,20 @@ A two-sample metric compares two sets of samples. A benchmark has three ways to 
 `"auto"` is the first where there is a reference, else the second where many share every set, else the third.
 """
 
-__all__ = ["TwoSample", "TwoSampleResult", "as_sets", "tail"]
+__all__ = [
+    "TwoSample",
+    "TwoSampleResult",
+    "as_sets",
+    "compared_with_reference",
+    "of_sets",
+    "reference_pairs",
+    "tail",
+    "what_was_compared",
+]
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,6 +107,79 @@ def tail(score: float, null: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True)
+class Pair:
+    r"""The samples of a fiducial that are compared with those of its reference posterior.
+
+    Arguments:
+        row: The place of the fiducial in its block.
+        key: The key of its random streams.
+        own: The candidate's samples, with shape $(n, d)$.
+        reference: Those of the reference posterior, with shape $(m, d)$.
+    """
+
+    row: int
+    key: int
+    own: NDArray[np.float64]
+    reference: NDArray[np.float64]
+
+
+def compared_with_reference(block: Block, fiducials: int) -> NDArray[np.intp]:
+    r"""Returns which fiducials of a block are compared: the first ones of the run, and one of each sample set."""
+
+    chosen = np.flatnonzero(block.index < fiducials)
+    if block.groups is not None:  # one comparison per sample set: a second one would be the same again
+        chosen = chosen[np.sort(np.unique(block.groups[chosen], return_index=True)[1])]
+    return chosen
+
+
+def reference_pairs(block: Block, chosen: NDArray[np.intp], metric: str, most: int, least: int) -> Iterator[Pair]:
+    r"""Yields what is compared for each chosen fiducial, in the units of the parameters.
+
+    Arguments:
+        block: A block with a reference posterior, which is asked only if a fiducial is chosen.
+        chosen: The places of the fiducials in the block.
+        metric: The name of the metric: each has random streams of its own.
+        most: The most samples of a side, drawn without replacement.
+        least: The smallest number of samples that the metric can do with.
+    """
+
+    if block.reference is None:
+        raise UsageError(MISSING["reference"])
+    if len(chosen) == 0:
+        return
+    reference = block.reference()
+    keys = fiducial_keys(block.seed, metric, block.index)
+    for l in chosen.tolist():
+        rng = generator(int(keys[l]), "subset")
+        sides = []
+        for values, name in ((block.samples[l], block.name), (reference[l], "the reference posterior")):
+            values = as_host(values)
+            refuse_non_finite(values, name)
+            count = min(len(values), most)
+            if count < least:
+                raise UsageError(f"{name} has {count} samples per fiducial; {metric} needs at least {least}")
+            sides.append(values[np.sort(rng.choice(len(values), count, replace=False))])
+        yield Pair(l, int(keys[l]), *sides)
+
+
+def of_sets(records: list[Record], key: str) -> NDArray:
+    r"""Returns what was kept of every comparison, once for each sample set: blocks may share some."""
+
+    values = joined(records, key)
+    if "group" not in records[0]:
+        return values
+    return np.asarray(values[np.sort(np.unique(joined(records, "group"), return_index=True)[1])])
+
+
+def what_was_compared(records: list[Record], count: int) -> str:
+    r"""Says in the note of a metric what was compared with the reference posterior."""
+
+    size = " and ".join(str(n) for n in sorted(set(records[0]["sizes"].tolist())))
+    fiducials = f"{count} fiducials" if count > 1 else "1 fiducial"
+    return f"against the reference posterior: {fiducials}, {size} samples per side"
+
+
+@dataclass(frozen=True)
 class TwoSample(Metric):
     r"""The base of the two-sample metrics of the runner: a subclass only compares two sets.
 
@@ -148,9 +230,7 @@ class TwoSample(Metric):
             return self._observe_groups(block)
         if against == "joint":
             return self._observe_joint(block)
-        if block.reference is None:
-            raise UsageError(MISSING["reference"])
-        return self._observe_posterior(block, block.reference)
+        return self._observe_posterior(block)
 
     def _observe_groups(self, block: Block) -> Record:
         r"""Keeps truths and sets: the truths of a group may be in several blocks."""
@@ -170,34 +250,18 @@ class TwoSample(Metric):
             "seed": np.array(block.seed),
         }
 
-    def _observe_posterior(self, block: Block, draw: Callable[[], NDArray]) -> Record:
-        chosen = np.flatnonzero(block.index < self.fiducials)
-        if block.groups is not None:  # one comparison per sample set: a second one would be the same again
-            chosen = chosen[np.sort(np.unique(block.groups[chosen], return_index=True)[1])]
+    def _observe_posterior(self, block: Block) -> Record:
+        chosen = compared_with_reference(block, self.fiducials)
         found = np.empty((len(chosen), 2))
         sizes = np.zeros(2, np.int64)
-        if len(chosen):
-            reference = draw()
-            ruler = block.scale(self.normalize)
-            keys = fiducial_keys(block.seed, self.name, block.index)
-        for row, l in enumerate(chosen):
-            rng = generator(int(keys[l]), "subset")
-            sets = []
-            for values, name in ((block.samples[l], block.name), (reference[l], "the reference posterior")):
-                values = self._subset(as_host(values), name, rng)
-                sets.append(ruler.apply(values[None], slice(l, l + 1))[0])
-            result = self.compare(sets[0], sets[1], int(keys[l]), False)
+        ruler = block.scale(self.normalize)
+        for row, pair in enumerate(reference_pairs(block, chosen, self.name, self.most_samples, self.least)):
+            a, b = (ruler.apply(one[None], slice(pair.row, pair.row + 1))[0] for one in (pair.own, pair.reference))
+            result = self.compare(a, b, pair.key, False)
             found[row] = result.score, result.expected
-            sizes[:] = len(sets[0]), len(sets[1])
+            sizes[:] = len(a), len(b)
         record = {"score": found[:, 0], "expected": found[:, 1], "sizes": sizes}
         return record if block.groups is None else record | {"group": block.groups[chosen]}
-
-    def _subset(self, values: NDArray[np.float64], name: str, rng: np.random.Generator) -> NDArray[np.float64]:
-        refuse_non_finite(values, name)
-        count = min(len(values), self.most_samples)
-        if count < self.least:
-            raise UsageError(f"{name} has {count} samples per fiducial; {self.name} needs at least {self.least}")
-        return values[np.sort(rng.choice(len(values), count, replace=False))]
 
     def _observe_joint(self, block: Block) -> Record:
         rows = np.flatnonzero(block.index < self.pairs)
@@ -231,20 +295,14 @@ class TwoSample(Metric):
             return Scores(note=f"not computed: {error}")
 
     def _reduce_posterior(self, records: list[Record], scaling: Scaling) -> Scores:
-        scores, expected = joined(records, "score"), joined(records, "expected")
-        if "group" in records[0]:
-            first = np.unique(joined(records, "group"), return_index=True)[1]
-            scores, expected = scores[np.sort(first)], expected[np.sort(first)]
+        scores, expected = of_sets(records, "score"), of_sets(records, "expected")
         mean, stderr = mean_stderr(scores)
-        size = " and ".join(str(n) for n in sorted(set(records[0]["sizes"].tolist())))
-        count = f"{len(scores)} fiducials" if len(scores) > 1 else "1 fiducial"
-        note = f"against the reference posterior: {count}, {size} samples per side; "
         return Scores(
             score=mean,
             stderr=stderr,
             expected=float(expected.mean()),
             pvalue=_excess_pvalue(scores - expected),
-            note=note + f"normalize={scaling.resolve(self.normalize)}",
+            note=f"{what_was_compared(records, len(scores))}; normalize={scaling.resolve(self.normalize)}",
             per_fiducial=scores,
         )
 

@@ -7,11 +7,14 @@ r"""Where a candidate stands: its scores, and the tier that they put it into.
 - -: not tested.
 """
 
-__all__ = ["TRUST", "Standing", "trust_in"]
+__all__ = ["TRUST", "Standing", "difference", "trust_in"]
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..metric import Scores
 from ..metrics.calibration import LEVEL, CalibrationResult
@@ -19,6 +22,7 @@ from ..metrics.convergence import ConvergenceResult
 from ..metrics.energy import EnergyResult
 from ..metrics.log_score import LogScoreResult
 from ..metrics.mira import MiraResult
+from ..statistics import mean_stderr
 
 # The best first. Where nothing was tested (-) nothing can be trusted, but it is not known to be worthless either.
 TRUST = "AB-C"
@@ -34,6 +38,7 @@ class Standing:
         scores: What each metric says about it, by metric.
         failure: Why the candidate failed, if it did.
         method: What was trained, if the candidate is a trained network.
+        shared: Whether fiducials share its sample sets.
     """
 
     name: str
@@ -41,6 +46,7 @@ class Standing:
     scores: Mapping[str, Scores] = field(default_factory=dict, repr=False)
     failure: str | None = None
     method: str | None = None
+    shared: bool = False
 
     def _result(self, metric: str) -> Any:
         scores = self.scores.get(metric)
@@ -101,3 +107,32 @@ def trust_in(tier: str, calibrated: bool) -> int:
     r"""Returns the place of a tier among the others, the best first; what is not resolved (?) goes by calibration."""
 
     return TRUST.index(tier if tier != "?" else "A" if calibrated else "B")
+
+
+def difference(mine: tuple[Standing, Scores], other: tuple[Standing, Scores]) -> tuple[float, float]:
+    r"""Returns the mean over fiducials of a candidate's score minus another's, and its standard error.
+
+    They have the same fiducials, centers and reference samples, so that most of what makes scores vary is not in the
+    difference. Where fiducials share sample sets, it has the variance of the sets of both; a metric that does not
+    know that variance has no standard error there.
+
+    Arguments:
+        mine: The candidate, with what a metric says about it.
+        other: The one that is subtracted.
+
+    Returns:
+        Difference and error, NaN without one score per fiducial.
+    """
+
+    a, b = mine[1].per_fiducial, other[1].per_fiducial
+    if a is None or b is None or len(a) != len(b) or len(a) == 0:
+        return math.nan, math.nan
+    if mine[0] is other[0]:
+        return 0.0, 0.0
+    with np.errstate(invalid="ignore"):  # a log score may be infinite
+        mean, stderr = mean_stderr(a - b)
+    for one, scores in (mine, other):
+        if one.shared:
+            variance = getattr(scores.result, "shared_variance", None)
+            stderr = math.nan if variance is None else math.hypot(stderr, math.sqrt(variance))
+    return mean, stderr

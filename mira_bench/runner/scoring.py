@@ -63,7 +63,8 @@ def _as_scores(made: Any) -> Scores:
     each = None if made.per_fiducial is None else np.asarray(made.per_fiducial, np.float64)
     if each is not None and each.ndim != 1:
         raise TypeError(f"reduce returned per_fiducial of shape {each.shape}; one number per fiducial is needed")
-    return dataclasses.replace(made, **numbers, note=str(made.note), per_fiducial=each)
+    parts = {str(key): _as_scores(part) for key, part in made.parts.items()}
+    return dataclasses.replace(made, **numbers, note=str(made.note), per_fiducial=each, parts=parts)
 
 
 def standing(
@@ -95,4 +96,4 @@ def standing(
                 scores[key] = dataclasses.replace(scores[key], pvalue=math.nan, note=note)
         else:
             scores[key] = Scores(note=reason if reason.startswith(FAILED) else f"not computed: {reason}")
-    return Standing(name, role, scores)
+    return Standing(name, role, scores, shared=shared)
