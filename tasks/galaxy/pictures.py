@@ -1,6 +1,6 @@
 r"""Pictures of reconstructions: the paper's grid, and what posteriors say of one galaxy."""
 
-__all__ = ["moments_grid", "sample_grid"]
+__all__ = ["galaxy_grid", "moments_grid", "sample_grid"]
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,6 +12,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from mira_bench.fiducials import Fiducials
+from mira_bench.streams import generator
+
+from . import procedural
+from .priors import CLASSES
 
 if TYPE_CHECKING:
     from .task import Galaxy
@@ -30,6 +34,17 @@ def _figure(rows: int, columns: int, height: float = 0.0) -> tuple[Figure, NDArr
     figure = Figure(figsize=(1.6 * columns, 1.7 * rows + 0.4 + height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def galaxy_grid(each: int = 12) -> Figure:
+    r"""Draws procedural galaxies, the first spirals and ellipticals that priors learn from."""
+
+    figure, grid = _figure(2, each)
+    for row, make, name in zip(grid, (procedural.spirals, procedural.ellipticals), CLASSES, strict=True):
+        for axes, image in zip(row, make(each, generator(0, "galaxies", name)), strict=True):
+            _in_color(axes, image)
+    figure.set_size_inches(0.8 * each, 1.7)
+    return figure
 
 
 def sample_grid(task: "Galaxy", fiducials: Fiducials, samples: Mapping[str, NDArray]) -> Figure:
