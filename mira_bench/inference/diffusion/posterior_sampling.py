@@ -85,7 +85,7 @@ class PredictorCorrector:
         inside = isinstance(prior, Mixture)
         known = _rotated(prior, spectrum.right) if inside else prior
         shape = (operator.event[0], len(spectrum.values))
-        data = spectrum.data(np.asarray(x).reshape(len(x), operator.data[0], -1))
+        data = spectrum.data(operator.checked(x).reshape(len(x), operator.data[0], -1))
         found = np.empty((len(x), count, *operator.event), np.float32)
         device = best_device()
         right = torch.as_tensor(spectrum.right, device=device)
