@@ -2,6 +2,7 @@ r"""The diffusion sampler of posteriors, where all that it should do is known: l
 
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -137,7 +138,7 @@ def test_the_error_of_steps_falls_and_leaves_that_of_the_convolved_likelihood(wi
         return np.abs(found - right).max()
 
     errors = [error(steps, 0, limit) for steps in (100, 200, 400, 800)]
-    assert all(later < 0.6 * earlier for earlier, later in zip(errors, errors[1:], strict=False))
+    assert all(later < 0.6 * earlier for earlier, later in pairwise(errors))
     # What is left is an error of the likelihood, not of steps: small only where the prior says little.
     ratio = widths.max() / width**2
     assert np.abs(limit - mean).max() < np.abs(ends).max() * ratio * (1 + abs(math.log(ratio)))
@@ -204,7 +205,7 @@ def test_scores_in_pixels_and_in_coordinates_are_the_same(sigma):
     ours, theirs = inside(y @ right, sigma) @ right.T, outside(y, sigma)
     scale = float(theirs.abs().max())
     assert torch.allclose(ours, theirs, atol=1e-3 * scale)
-    # Both are the gradient of log p_sigma(y) + log N(x | A y, noise^2 + sigma^2 A A^T), by autograd in double precision.
+    # Both are the gradient of log p_sigma(y) + log N(x | A y, noise^2 + sigma^2 A A^T), by autograd.
     z = y.double().requires_grad_()
     matrix = torch.from_numpy(operator.matrix.toarray())
     covariance = NOISE**2 * torch.eye(12, dtype=torch.float64) + sigma**2 * matrix @ matrix.T
