@@ -131,11 +131,12 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
     if engine.remote and setup.store.root is not None:
         setup = dataclasses.replace(setup, store=Store(setup.store.root.absolute()))
     everyone = setup.candidates
-    applicable, skipped = split(setup)
-    setup = dataclasses.replace(setup, candidates=applicable)
     reuse = Reuse()
     with one_thread(), Progress(settings.progress, settings.workers) as bars:
         setup = learn_task(setup, engine, bars, settings.fit_minutes)
+        # Candidates may look at a simulation to say whether they apply, and a task that learns has none before.
+        applicable, skipped = split(setup)
+        setup = dataclasses.replace(setup, candidates=applicable)
         parts, scaling = _simulate_all(setup, reuse, bars, settings.check)
         setup, fits = _train_all(setup, engine, reuse, bars, settings)
         refuse_ambiguous(setup.metrics)

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..adapters.identity import describe, digest
+from ..adapters.identity import describe, hash_arrays
 from ..adapters.reads import listening
 from ..arrays import as_array
 from ..candidate import Candidate, Draws
@@ -314,6 +314,7 @@ def learn_task(setup: "Setup", engine: Engine, progress: Progress, minutes: floa
     name = f"task {setup.name}"
     state = learn(setup, {name: task}, engine, progress, minutes)[name]
     # Its fiducials are those of what was learned, wherever that was.
-    learned = {"task": setup.identity.task, "learned": digest(*(state[key] for key in sorted(state)))}
+    learned = {"task": setup.identity.task, "learned": hash_arrays(state)}
     identity = dataclasses.replace(setup.identity, task=learned)
-    return dataclasses.replace(setup, task=task.load(state), identity=identity)
+    # What trainers of candidates learn from may be another thing now, also for the task's own trainer.
+    return dataclasses.replace(setup, task=task.load(state), identity=identity, data={})

@@ -69,7 +69,7 @@ class MixturePosterior:
         offset, seen = self._seen
         roots, pulls, constants = self._factors
         noise = self.operator.noise
-        away = np.asarray(x, np.float64).reshape(len(x), -1) - offset
+        away = self.operator.checked(x).astype(np.float64).reshape(len(x), -1) - offset
         pull = pulls + (away @ seen.T / noise**2)[:, None]
         white = np.einsum("krs,lkr->lks", roots, pull)
         means = np.einsum("krs,lks->lkr", roots, white)

@@ -61,21 +61,34 @@ class ChannelOperator:
 
     def forward(self, y: NDArray) -> NDArray:
         r"""Returns $A y$, with shape $(B, *data)$, for images $(B, *event)$."""
-        return _apply(self.matrix, y, self.data)
+        return _apply(self.matrix, _checked(y, self.event, "images"), self.data)
 
     def adjoint(self, x: NDArray) -> NDArray:
         r"""Returns $A^\top x$, with shape $(B, *event)$, for data $(B, *data)$."""
-        return _apply(self.matrix.T, x, self.event)
+        return _apply(self.matrix.T, self.checked(x), self.event)
+
+    def checked(self, x: NDArray) -> NDArray:
+        r"""Returns data, whose shape must be $(B, *data)$: the numbers of another layout would be as many."""
+        return _checked(x, self.data, "data")
 
     def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray[np.float64]:
         r"""Returns $\log p(x \mid y)$, with shape $(B,)$, for images $(B, *event)$ and data $(B, *data)$."""
-        away = (np.asarray(x, np.float64) - self.forward(y)).reshape(len(y), -1) / self.noise
+        if len(y) != len(x):
+            raise UsageError(f"the likelihood of {len(y)} images and {len(x)} data: there must be as many of both")
+        away = (self.checked(x).astype(np.float64) - self.forward(y)).reshape(len(y), -1) / self.noise
         size = math.prod(self.data)
         return np.asarray(-0.5 * np.square(away).sum(axis=1) - size * math.log(self.noise * math.sqrt(2 * math.pi)))
 
     def with_spectrum(self, spectrum: "Spectrum") -> "ChannelOperator":
         r"""Returns the same operator, whose spectrum is known."""
         return replace(self, spectrum=spectrum)
+
+
+def _checked(values: NDArray, shape: tuple[int, ...], what: str) -> NDArray:
+    values = np.asarray(values)
+    if values.shape[1:] != shape:
+        raise UsageError(f"an array of {what} has the shape {values.shape}, where (B, {str(shape)[1:]} is needed")
+    return values
 
 
 def _apply(matrix: Any, values: NDArray, shape: tuple[int, ...]) -> NDArray:
