@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from mira_bench.tasks.galaxy import Diffused, Exact, Galaxy, GalaxyPriors, Lens
+from mira_bench.tasks.galaxy import Diffused, Exact, Galaxy, GalaxyPriors, Lens, Trained
 from mira_bench.tasks.galaxy.task import HELD_OUT
 from scipy.ndimage import correlate1d
 
 import mira_bench as mb
 from mira_bench.adapters.identity import describe
 from mira_bench.cli.command import main
-from mira_bench.inference.diffusion import MixtureTrainer
+from mira_bench.inference.diffusion import DiffusionTrainer, MixtureTrainer
 from mira_bench.inference.diffusion.posterior_sampling import PredictorCorrector
 from mira_bench.runner.cost import estimate
 from mira_bench.runner.setup import Settings
@@ -267,6 +267,31 @@ def test_the_diffusion_sampler_is_a_candidate(state):
     assert np.all(np.abs(means["exact"] - means["diffused"]) < widths["exact"])
     assert np.all(np.abs(np.log(widths["diffused"] / widths["exact"])) < 0.35)
     assert drawn.diagnostics["denoiser_calls"].tolist() == [200 * 60 * 3]
+
+
+TINY = {"nf": 16, "ch_mult": (1, 2), "num_res_blocks": 1, "attention": False, "fir": False}
+TINY |= {"progressive": "none", "progressive_input": "none"}
+
+
+def test_trained_candidates_share_a_network(tmp_path):
+    trainer = DiffusionTrainer(epochs=1, batch=16, architecture=TINY)
+    spiral = Trained(sampler=PredictorCorrector(steps=4), trainer=trainer)
+    chosen = {"spiral": spiral, "elliptical": replace(spiral, prior="elliptical"), "sure": replace(spiral, noise=0.5)}
+    settings = QUICK | {"fiducials": 2, "samples": 3, "store": tmp_path, "keep_samples": True}
+    result = mb.run(SMALL, chosen, **settings)
+    assert not result.failures
+    ends = [entry for entry in kept(tmp_path, "fit") if "epoch" not in entry.spec]
+    assert len(ends) == 2  # the network, and the mixtures of the task
+    drawn = [Store(tmp_path).get(entry.spec)["values"].tobytes() for entry in kept(tmp_path, "samples")]
+    assert len(set(drawn)) == len(drawn) == 3
+
+
+def test_a_network_is_not_asked_for_noise_that_it_has_not_seen():
+    trainer = DiffusionTrainer(kind="ve", center=0.0, scale=1.0, smallest=0.002, largest=50.0)
+    Trained(trainer=trainer)
+    for wrong in ({"scale": 0.5}, {"largest": 40.0}, {"smallest": 0.01}):
+        with pytest.raises(mb.UsageError, match="but the network learns from"):
+            Trained(trainer=replace(trainer, **wrong))
 
 
 # What is kept
