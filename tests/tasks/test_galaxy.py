@@ -55,8 +55,8 @@ def task(state):
 def whole(tmp_path_factory):
     r"""A run of two hundred fiducials, and its store."""
     store = tmp_path_factory.mktemp("galaxy")
-    metrics = {"mira": mb.Mira(regions=200), "evidence": mb.Evidence()}
-    return mb.run(SMALL, CANDIDATES, fiducials=200, samples=60, metrics=metrics, store=store), store
+    metrics = {"mira": mb.Mira(regions=100), "evidence": mb.Evidence()}
+    return mb.run(SMALL, CANDIDATES, fiducials=200, samples=40, metrics=metrics, store=store), store
 
 
 # The lens
@@ -225,7 +225,7 @@ def test_the_evidence_is_for_the_truth(whole):
 
 def test_bits_do_not_depend_on_workers_or_shards(whole, tmp_path):
     _, store = whole
-    settings = QUICK | {"fiducials": 10, "samples": 60, "keep_samples": True}  # the last block is cut
+    settings = QUICK | {"fiducials": 10, "samples": 40, "keep_samples": True}  # the last block is cut
     names = ("spiral_2", "elliptical_05")
     chosen = {name: CANDIDATES[name] for name in names}
     one = mb.run(SMALL, chosen, store=tmp_path / "one", **settings)
