@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mira_bench.candidate import Draws
+from mira_bench.errors import UsageError
 from mira_bench.inference.diffusion.exact import MixturePosterior
 from mira_bench.inference.diffusion.operators import ChannelOperator, Spectrum, SpectrumTrainer
 from mira_bench.inference.diffusion.posterior_sampling import PredictorCorrector
@@ -107,6 +108,16 @@ class Trained:
     at: int | None = None
 
     version = 1
+
+    def __post_init__(self) -> None:
+        trainer, sampler = self.trainer, self.sampler
+        low, high = (trainer.scale * level for level in (trainer.smallest, trainer.largest))
+        # A preconditioned network has no ends; this one would be asked for times that it has never seen.
+        if trainer.kind == "ve" and not low * (1 - 1e-9) <= sampler.smallest < sampler.largest <= high * (1 + 1e-9):
+            raise UsageError(
+                f"sampler: noise from {sampler.largest:g} to {sampler.smallest:g}, but the network learns from "
+                f"{high:g} to {low:g}, in the units of the images"
+            )
 
     def load(self, task: Galaxy, state: State) -> Sampled:
         operator = task.operator(self.noise)

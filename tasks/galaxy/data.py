@@ -88,7 +88,7 @@ def cache_folder() -> Path:
 
 
 def load_galaxies(source: str | os.PathLike[str], sha256: str | None = None) -> GalaxyImages:
-    r"""Returns images of real galaxies, after a check. A process reads them once.
+    r"""Returns images of real galaxies, after a check. A process reads them once, and again when they were edited.
 
     Arguments:
         source: One of
@@ -104,11 +104,23 @@ def load_galaxies(source: str | os.PathLike[str], sha256: str | None = None) -> 
     if sha256 is not None and not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
         raise UsageError(f"sha256={sha256} is no SHA-256, which has 64 hexadecimal digits")
     place = GALAXY_MNIST if source == GALAXY_MNIST else str(Path(source).expanduser().absolute())
-    return _load(place, None if sha256 is None else sha256.lower())
+    return _load(place, None if sha256 is None else sha256.lower(), _stamps(place))
+
+
+def _stamps(place: str) -> tuple[tuple[Any, ...], ...]:
+    r"""What is another once a file was edited, of one or of all in a folder; nothing of what is not there."""
+    path = Path(place)
+    files = sorted(path.glob("*/*")) if path.is_dir() else [path]
+    found = []
+    for file in files:
+        with contextlib.suppress(OSError):
+            facts = file.stat()
+            found.append((str(file), facts.st_mtime_ns, facts.st_size, facts.st_ino))
+    return tuple(found)
 
 
 @functools.lru_cache(maxsize=4)
-def _load(source: str, sha256: str | None) -> GalaxyImages:
+def _load(source: str, sha256: str | None, stamps: tuple[tuple[Any, ...], ...]) -> GalaxyImages:
     path = Path(source)
     if source == GALAXY_MNIST:
         images = _galaxy_mnist(sha256)

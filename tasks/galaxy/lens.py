@@ -2,6 +2,7 @@ r"""The lens: a fixed one of caustics, through which light of the source reaches
 
 __all__ = ["Lens"]
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -56,10 +57,17 @@ class Lens:
             raise UsageError(f"lens.kind={self.kind!r} is not one of {', '.join(KINDS)}")
         if len(self.shear) != 2 or len(self.center) != 2:
             raise UsageError("lens.shear and lens.center have two numbers each")
-        if self.pixels < 2 or self.supersampling < 1 or min(self.field, self.source_field) <= 0 or self.psf < 0:
+        # Rays of a lens that cannot be would be lost one and all, and data be noise.
+        sensible = self.radius > 0 and 0 < self.q <= 1 and 1 < self.slope < 3 and self.psf >= 0
+        if not sensible or not np.isfinite([self.radius, self.phi, self.psf, *self.shear, *self.center]).all():
+            raise UsageError(
+                f"lens: radius={self.radius}, q={self.q}, phi={self.phi}, slope={self.slope}, shear={self.shear}, "
+                f"center={self.center}, psf={self.psf} cannot be"
+            )
+        if self.pixels < 2 or self.supersampling < 1 or not min(self.field, self.source_field) > 0:
             raise UsageError(
                 f"lens: pixels={self.pixels}, supersampling={self.supersampling}, field={self.field}, "
-                f"source_field={self.source_field}, psf={self.psf} cannot be"
+                f"source_field={self.source_field} cannot be"
             )
 
     def model(self) -> Any:
@@ -67,7 +75,9 @@ class Lens:
         import caustics  # type: ignore[import-untyped]
         import torch
 
-        cosmology = caustics.FlatLambdaCDM(name="cosmology")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "__array_wrap__", DeprecationWarning)  # of its tables, in every process
+            cosmology = caustics.FlatLambdaCDM(name="cosmology")
         # Redshifts do not matter, because the Einstein radius is an angle. As tensors: numbers would be rounded.
         x0, y0, q, phi, radius, t, one, two = torch.tensor(
             [*self.center, self.q, self.phi, self.radius, self.slope - 1, *self.shear], dtype=torch.float64
@@ -119,8 +129,10 @@ class Lens:
         sigma = self.psf / 2.3548200450309493 / (self.field / self.pixels)  # the width at half maximum, in pixels
         reach = np.arange(-int(4 * sigma) - 1, int(4 * sigma) + 2)
         weights = np.exp(-0.5 * np.square(reach / sigma))
+        weights /= weights.sum()
+        near = np.abs(reach) < self.pixels  # a wide one reaches beyond all of the image
         line = sparse.diags_array(
-            [np.full(self.pixels, w) for w in weights / weights.sum()],
-            offsets=list(reach), shape=(self.pixels, self.pixels),
+            [np.full(self.pixels, w) for w in weights[near]],
+            offsets=list(reach[near]), shape=(self.pixels, self.pixels),
         )  # fmt: skip
         return sparse.kron(line, line)

@@ -72,6 +72,7 @@ class Galaxy:
     learned: State | None = field(default=None, compare=False, repr=False)
 
     version = 1
+    packages = ("caustics",)
 
     def __post_init__(self) -> None:
         if self.prior not in CLASSES:
@@ -125,7 +126,10 @@ class Galaxy:
 
     def load(self, state: State) -> "Galaxy":
         r"""Returns the task that knows its priors."""
-        return dataclasses.replace(self, learned=state)
+        known = dataclasses.replace(self, learned=state)
+        # With the images that this one was identified by: their file may be another by now.
+        vars(known).update({key: value for key, value in vars(self).items() if key in ("_real", "_split")})
+        return known
 
     @functools.cached_property
     def priors(self) -> dict[str, Mixture]:
@@ -171,6 +175,8 @@ class Galaxy:
         if self.truths == "prior":
             return self.prior_sample(count, rng)
         if self._real is not None:
+            if count > HELD_OUT:
+                raise UsageError(f"{count} images of class {self.prior} were asked for, and {HELD_OUT} are held out")
             return self._split[1][:count].astype(np.float32) / np.float32(255)
         return {"spiral": procedural.spirals, "elliptical": procedural.ellipticals}[self.prior](count, rng, self.size)
 
@@ -180,9 +186,9 @@ class Galaxy:
         return Fiducials(y, (data + self.noise * rng.standard_normal(data.shape)).astype(np.float32))
 
     def log_likelihood(self, y: NDArray, x: NDArray) -> NDArray:
-        shape = y.shape[: -len(self.event)]
-        data = np.broadcast_to(x, (*shape, *x.shape[-3:])).reshape(-1, *x.shape[-3:])
-        return self.operator().log_likelihood(y.reshape(-1, *self.event), data).reshape(shape)
+        shape = np.broadcast_shapes(y.shape[:-3], x.shape[:-3])
+        images, data = (np.broadcast_to(v, (*shape, *v.shape[-3:])).reshape(-1, *v.shape[-3:]) for v in (y, x))
+        return self.operator().log_likelihood(images, data).reshape(shape)
 
     @property
     def exact_posterior(self) -> Callable[[], MixturePosterior]:
