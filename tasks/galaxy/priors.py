@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .task import Galaxy
 
 CLASSES = ("spiral", "elliptical")
-RECIPE = 1  # raised when the procedural galaxies change: what was learned of the old ones is then not reused
 
 
 @functools.lru_cache(maxsize=2)
@@ -52,7 +51,7 @@ class GalaxyPriors:
 
     def learns_from(self, task: "Galaxy") -> State:
         if task.images == "procedural":  # the recipe stands for the images, which take a while to make
-            return {"procedural": np.array([RECIPE, task.count, task.size, task.seed])}
+            return {"procedural": np.array([procedural.VERSION, task.count, task.size, task.seed])}
         return {"images": task.training_images, "labels": task.training_labels}
 
     def fit(self, data: State, rng: np.random.Generator, report: Report) -> dict[str, NDArray]:

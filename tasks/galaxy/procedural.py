@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 from scipy.special import i0e
 
+VERSION = 1  # raised when a galaxy of a seed changes: what was learned of the old ones is then not reused
 JITTER = 0.04  # of the center, in each direction
 REACH = 0.9  # the radius beyond which there is no light
 CLUMPS = 25  # of young stars in a spiral, on average

@@ -22,7 +22,7 @@ from mira_bench.trainer import State
 from . import procedural
 from .data import GalaxyImages, load_galaxies
 from .lens import Lens
-from .priors import CLASSES, RECIPE, GalaxyPriors, galaxy_images
+from .priors import CLASSES, GalaxyPriors, galaxy_images
 
 TRUTHS = ("prior", "images")
 CHANNELS = 3
@@ -83,7 +83,8 @@ class Galaxy:
     def describe(self) -> Mapping[str, Any]:
         r"""What determines fiducials: of real images their content, not where they are."""
         own = {key: getattr(self, key) for key in ("count", "prior", "truths", "noise", "brightness", "seed")}
-        source = {"recipe": RECIPE, "size": self.size} if self._real is None else {"sha256": self._real.sha256}
+        made = {"recipe": procedural.VERSION, "size": self.size}
+        source = made if self._real is None else {"sha256": self._real.sha256}
         parts = {"lens": dataclasses.asdict(self.lens), "trainer": dataclasses.asdict(self.trainer)}
         return {"class": "galaxy", "version": self.version, **own, **source, **parts}
 
@@ -168,20 +169,23 @@ class Galaxy:
     def bounds(self) -> tuple[float, float]:
         return 0.0, 1.0
 
-    def prior_sample(self, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
-        return self.prior_of(self.prior).sample(count, rng)
-
-    def _truths(self, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    @property
+    def prior_sample(self) -> Callable[[int, np.random.Generator], NDArray[np.float32]]:
+        r"""Draws galaxies as the true ones are; of real ones there are no others than those that are held out."""
         if self.truths == "prior":
-            return self.prior_sample(count, rng)
-        if self._real is not None:
-            if count > HELD_OUT:
-                raise UsageError(f"{count} images of class {self.prior} were asked for, and {HELD_OUT} are held out")
-            return self._split[1][:count].astype(np.float32) / np.float32(255)
-        return {"spiral": procedural.spirals, "elliptical": procedural.ellipticals}[self.prior](count, rng, self.size)
+            return lambda count, rng: self.prior_of(self.prior).sample(count, rng)
+        if self._real is None:
+            make = {"spiral": procedural.spirals, "elliptical": procedural.ellipticals}[self.prior]
+            return lambda count, rng: make(count, rng, self.size)
+        raise AttributeError("truths are real images, of which there are no more")
+
+    def _held_out(self, count: int) -> NDArray[np.float32]:
+        if count > HELD_OUT:
+            raise UsageError(f"{count} images of class {self.prior} were asked for, and {HELD_OUT} are held out")
+        return self._split[1][:count].astype(np.float32) / np.float32(255)
 
     def simulate(self, count: int, rng: np.random.Generator) -> Fiducials:
-        y = self._truths(count, rng)
+        y = self.prior_sample(count, rng) if hasattr(self, "prior_sample") else self._held_out(count)
         data = self.operator().forward(y)
         return Fiducials(y, (data + self.noise * rng.standard_normal(data.shape)).astype(np.float32))
 
