@@ -1,8 +1,8 @@
 r"""Distributions of images by their denoisers, diffusion models and mixtures, and what data say about such images.
 
 A prior has `sample(count, rng, condition)` and `denoise(x, sigma, condition)`; one that is known exactly, a mixture,
-also `log_prob(x, sigma)` and `score(x, sigma)`. An operator has `forward(y)`, `adjoint(x)` and `log_likelihood(y, x)`. A
-sampler of posteriors is `sample(prior, operator, x, count, rng)`. All are in the units of the images.
+also `log_prob(x, sigma)` and `score(x, sigma)`. An operator has `forward(y)`, `adjoint(x)` and `log_likelihood(y, x)`.
+A sampler of posteriors is `sample(prior, operator, x, count, rng)`. All are in the units of the images.
 """
 
 __all__ = [
