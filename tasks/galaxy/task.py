@@ -46,7 +46,7 @@ class Galaxy:
             folder; or `"galaxy_mnist"`, which is fetched; see `data.py`.
         sha256: The hash that the file must have.
         size: The pixels on a side of procedural galaxies; real ones have their own.
-        count: How many images of each class the priors learn from, at most.
+        count: How many images of each class there are to learn from, at most. Mixtures take up to 400 of them.
         prior: The class of the true galaxies.
         truths: Where they come from: `"prior"`, so that one candidate is exact; or `"images"`, galaxies that no prior
             has seen, for which none is.

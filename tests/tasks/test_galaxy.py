@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 from mira_bench.tasks.galaxy import Diffused, Exact, Galaxy, GalaxyPriors, Lens, Trained
+from mira_bench.tasks.galaxy.priors import MOST
 from mira_bench.tasks.galaxy.task import HELD_OUT
 from scipy.ndimage import correlate1d
 
 import mira_bench as mb
-from mira_bench.adapters.identity import describe
+from mira_bench.adapters.identity import describe, hash_arrays
 from mira_bench.cli.command import main
 from mira_bench.inference.diffusion import DiffusionTrainer, MixtureTrainer
 from mira_bench.inference.diffusion.posterior_sampling import PredictorCorrector
@@ -436,3 +437,9 @@ def test_on_the_command_line(elsewhere):
     for name in ("sample_grid", "moments_grid"):
         assert Path("here/figures", f"{name}.png").stat().st_size > 5000
     assert len(kept("store", "fit")) == 1
+
+
+def test_mixtures_learn_from_no_more_images_than_they_can():
+    few, many = (Galaxy(count=count, size=8, lens=Lens(pixels=8)) for count in (MOST, 3 * MOST))
+    assert hash_arrays(few.trainer.learns_from(few)) == hash_arrays(many.trainer.learns_from(many))
+    assert len(many.training_images) == 6 * MOST
