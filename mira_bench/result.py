@@ -239,7 +239,7 @@ class Result:
             save("overview", self.plot())
         if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
             save("sbc", figures.sbc_histograms(self))
-        if any(s.convergence is not None for s in self.standings):
+        if any(s.convergence is not None and s.convergence.of_chains for s in self.standings):
             save("convergence", figures.convergence(self))
         if any(self.curves.values()):
             save("training", training_figure(self.curves))

@@ -217,6 +217,11 @@ def test_every_task_config_composes_and_runs(task, request, monkeypatch):
     if task.startswith("lensing"):  # its samplers take seconds at their own size
         few += ["fiducials=3", "candidates=[epl_3]"]
         few += ["task.candidates.epl_3.smc={particles:20,chains:4,draws:6,warmup:1}"]
+    if task.startswith("galaxy"):  # tests/tasks/test_galaxy.py trains one
+        few += ["fiducials=3", "task.model.size=8", "task.model.lens.pixels=8", "task.model.count=10"]
+        few += ["task.model.trainer.mixture.rank=4", "task.model.trainer.mixture.components=2"]
+        few += ["candidates=[spiral_2,spiral_2_sampled]" if task == "galaxy/sampler" else "candidates=[spiral_2]"]
+        few += ["task.candidates.spiral_2_sampled.sampler.steps=20"] if task == "galaxy/sampler" else []
     if task in ("defects", "defects/ten"):  # tests/tasks/test_defects.py has all of their candidates
         few += ["candidates=[exact,heavy_tails]"]
     if task in ("slcp", "slcp_distractors", "bernoulli_glm", "sir", "lotka_volterra"):  # so do their references

@@ -26,6 +26,11 @@ class ConvergenceResult:
         return f"ConvergenceResult({', '.join(self.values)}; limit={self.limit:g}, missed={len(self.missed)})"
 
     @property
+    def of_chains(self) -> bool:
+        r"""Whether the sampler told of chains; others have none, and count the calls of a denoiser."""
+        return bool(self.values.keys() & {"rhat", "ess_bulk", "ess_tail"})
+
+    @property
     def missed(self) -> NDArray[np.intp]:
         r"""The fiducials whose posterior misses the limit of R-hat."""
         return np.flatnonzero(~(self.values["rhat"] <= self.limit)) if "rhat" in self.values else np.empty(0, np.intp)

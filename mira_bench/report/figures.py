@@ -129,7 +129,7 @@ def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -
 def convergence(result: "Result") -> Figure:
     r"""Draws the R-hat and the effective sample sizes of every posterior, a column of points per candidate."""
 
-    shown = [(s.name, s.convergence) for s in result.standings if s.convergence is not None]
+    shown = [(s.name, c) for s in result.standings if (c := s.convergence) is not None and c.of_chains]
     colors = _colors(list(result.standings))
     panels = [
         (keys, label)

@@ -283,11 +283,12 @@ def _whole_runs(
             log.info("%s", setting)
             runs.append(Run.keep(setting, result, choose_metrics(how.metrics), how.samples))
             tables.append(result.summary.assign(**{k: str(v) for k, v in setting.items()}))
-            # With a single run of each case, each has figures of its own.
-            single = len(settings) == 1 or (bool(cfg.study.get("cases")) and int(cfg.study.repeats) == 1)
-            if single and any(s.mira is not None for s in result.standings):
+            # The first run of repeats has figures, and with a single run of each case each has its own.
+            repeats = set(setting) == {"seed"}
+            single = not repeats and bool(cfg.study.get("cases")) and int(cfg.study.repeats) == 1
+            if (single or (repeats and len(runs) == 1)) and any(s.mira is not None for s in result.standings):
                 place = out / "figures"
-                result.save_figures(place if len(settings) == 1 else place / str(setting["case"]).replace(" ", "_"))
+                result.save_figures(place if repeats else place / str(setting["case"]).replace(" ", "_"))
             bars.advance("runs", 1)
     return runs, pd.concat(tables), failures
 
