@@ -63,6 +63,7 @@ class Task(Protocol, metaclass=_Makers):
     - `most_fiducials`: how many fiducials there are, where that is limited: images of a test set;
     - `trainer` and `load(state)`, if the task itself learns, e.g. the prior of its images; see `mira_bench.trainer`.
       The training is made before anything is simulated, and `load` returns the task that knows what was learned;
+    - `data_files`: the hashes of files that the user named, by path; the run's folder keeps them;
     - `illustrate(fiducials, samples)`: figures by name, from the first block of fiducials and the samples that each
       candidate has for it (one set for each group of fiducials, in the order of their first ones, if they share sets).
       It is asked if samples are kept.

@@ -155,6 +155,7 @@ class Identity:
             files |= {path: content for path in sorted(found.files) if (content := hash_file(path)) is not None}
             source = getattr(thing, "source", None)
             files |= source.files if isinstance(source, Source) else {}
+            files |= getattr(thing, "data_files", {})
         return cls(
             describe(task),
             {name: describe(one) for name, one in candidates.items()},

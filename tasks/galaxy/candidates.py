@@ -22,6 +22,13 @@ from .priors import CLASSES
 from .task import Galaxy
 
 
+def _check(prior: str, noise: float) -> None:
+    if prior not in CLASSES:
+        raise UsageError(f"prior={prior!r} is not one of {', '.join(CLASSES)}")
+    if isinstance(noise, bool) or not isinstance(noise, int | float) or not noise > 0:
+        raise UsageError(f"noise={noise!r}: a positive number is needed")
+
+
 @dataclass(frozen=True)
 class Exact:
     r"""The exact posterior under the mixture of a class and a noise level.
@@ -35,6 +42,9 @@ class Exact:
     noise: float = 2.0
 
     version = 1
+
+    def __post_init__(self) -> None:
+        _check(self.prior, self.noise)
 
     def build(self, task: Galaxy, rng: np.random.Generator) -> MixturePosterior:
         return MixturePosterior(task.prior_of(self.prior), task.operator(self.noise))
@@ -80,6 +90,9 @@ class Diffused:
 
     version = 1
 
+    def __post_init__(self) -> None:
+        _check(self.prior, self.noise)
+
     def load(self, task: Galaxy, state: State) -> Sampled:
         operator = task.operator(self.noise)
         spectrum = Spectrum(operator.matrix, state["values"], state["right"])
@@ -121,8 +134,7 @@ class Trained:
 
     def load(self, task: Galaxy, state: State) -> Sampled:
         operator = task.operator(self.noise)
-        found = Spectrum.arrays(operator.matrix)
-        spectrum = Spectrum(operator.matrix, found["values"], found["right"])
+        spectrum = Spectrum.of(operator.matrix)
         prior = DiffusionPrior.of(self.trainer, state)
         return Sampled(prior, operator.with_spectrum(spectrum), self.sampler, CLASSES.index(self.prior))
 

@@ -79,6 +79,12 @@ class Galaxy:
             raise UsageError(f"prior={self.prior!r} is not one of {', '.join(CLASSES)}")
         if self.truths not in TRUTHS:
             raise UsageError(f"truths={self.truths!r} is not one of {', '.join(TRUTHS)}")
+        if self.images == "procedural" and self.sha256 is not None:
+            raise UsageError("sha256 is that of a file of images, but images=procedural are made by formulas")
+        for name, least in (("noise", 0.0), ("brightness", 0.0), ("count", 1), ("size", 3)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > least:
+                raise UsageError(f"{name}={value!r}: a number above {least:g} is needed")
 
     def describe(self) -> Mapping[str, Any]:
         r"""What determines fiducials: of real images their content, not where they are."""
@@ -87,6 +93,11 @@ class Galaxy:
         source = made if self._real is None else {"sha256": self._real.sha256}
         parts = {"lens": dataclasses.asdict(self.lens), "trainer": dataclasses.asdict(self.trainer)}
         return {"class": "galaxy", "version": self.version, **own, **source, **parts}
+
+    @property
+    def data_files(self) -> dict[str, str]:
+        r"""The hash of real images, by where they are."""
+        return {} if self._real is None else {self.images: self._real.sha256}
 
     @functools.cached_property
     def _real(self) -> GalaxyImages | None:

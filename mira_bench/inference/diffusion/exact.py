@@ -23,8 +23,17 @@ class MixturePosterior:
     Codes of component $k$ have the precision $C_k^{-1} + G^\top G / \sigma^2$ with $G = A W$, whatever the data are.
 
     Arguments:
-        prior: The mixture, without noise outside of its subspace.
+        prior: The mixture, without noise outside of its subspace; of a `ClassMixtures`, one of its `mixtures`.
         operator: The operator, with its noise.
+
+    Example:
+        >>> from scipy.sparse import eye_array
+        >>> from mira_bench.inference.diffusion import ChannelOperator, Mixture, MixturePosterior, Subspace
+        >>> plane = Subspace(np.zeros(4), np.eye(4)[:2], 0.0)  # images of 1 x 2 x 2 pixels, of which two vary
+        >>> prior = Mixture(plane, (1, 2, 2), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+        >>> posterior = MixturePosterior(prior, ChannelOperator(eye_array(4).tocsr(), 1.0, (1, 2, 2), (1, 2, 2)))
+        >>> posterior.sample(np.ones((3, 1, 2, 2)), 5, np.random.default_rng(0)).shape
+        (3, 5, 1, 2, 2)
     """
 
     prior: Mixture

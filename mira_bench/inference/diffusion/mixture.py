@@ -42,6 +42,16 @@ class Mixture:
     means: NDArray[np.float64]
     covariances: NDArray[np.float64]
 
+    def __post_init__(self) -> None:
+        count, rank = self.means.shape
+        if self.weights.shape != (count,) or self.covariances.shape != (count, rank, rank):
+            raise UsageError(
+                f"weights {self.weights.shape}, means {self.means.shape}, covariances {self.covariances.shape}: a mixture "
+                "has (K,), (K, r) and (K, r, r)"
+            )
+        if (self.weights < 0).any() or not math.isclose(float(self.weights.sum()), 1.0, abs_tol=1e-6):
+            raise UsageError(f"the weights of a mixture must be positive and sum to 1, not to {self.weights.sum():.6g}")
+
     @cached_property
     def axes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         r"""The variances $(K, r)$ along the principal axes of each component, and the axes $(K, r, r)$ as columns."""

@@ -112,6 +112,11 @@ class Spectrum:
     right: NDArray[np.float32] = field(repr=False)
 
     @staticmethod
+    def of(matrix: Any) -> "Spectrum":
+        r"""Returns the spectrum of a matrix."""
+        return Spectrum(matrix, **Spectrum.arrays(matrix))
+
+    @staticmethod
     def arrays(matrix: Any) -> dict[str, NDArray[np.float32]]:
         r"""Finds values and vectors of a matrix: half a minute of a core for 4096 pixels."""
         from threadpoolctl import threadpool_limits

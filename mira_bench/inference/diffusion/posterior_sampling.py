@@ -29,6 +29,9 @@ BATCH = 64  # images that are denoised together
 class PredictorCorrector:
     r"""A sampler of $p(y \mid x)$ for a prior that has a denoiser and an operator that has a spectrum.
 
+    How far it is from the posterior depends on the operator: where much of an image is not seen at all, it may be far
+    too wide. Compare with `MixturePosterior` on a mixture (`mb.moments`) before you trust it.
+
     Arguments:
         steps: The number of noise levels, from the largest to the smallest in equal ratios.
         corrections: The number of Langevin steps at each level.
@@ -84,7 +87,10 @@ class PredictorCorrector:
 
         spectrum = operator.spectrum
         if spectrum is None:
-            raise UsageError("the convolved likelihood needs the spectrum of the operator: SpectrumTrainer finds it")
+            raise UsageError(
+                "the convolved likelihood needs the spectrum of the operator: "
+                "operator.with_spectrum(Spectrum.of(operator.matrix))"
+            )
         inside = isinstance(prior, Mixture)
         known = _rotated(prior, spectrum.right) if inside else prior
         shape = (operator.event[0], len(spectrum.values))
