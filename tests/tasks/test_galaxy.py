@@ -354,9 +354,16 @@ def test_bad_words_are_refused():
             replace(SMALL, **wrong)
     with pytest.raises(mb.UsageError, match="not learned yet"):
         SMALL.simulate(1, np.random.default_rng(0))
-    result = mb.run(SMALL, {"odd": Exact("irregular"), "silent": Exact(noise=0.0)}, **QUICK)
-    assert "prior='irregular' is not one of spiral, elliptical" in result.failures["odd"]
-    assert "noise=0.0: it must be positive" in result.failures["silent"]
+    for kind in (Exact, Diffused, Trained):
+        with pytest.raises(mb.UsageError, match="prior='irregular' is not one of spiral, elliptical"):
+            kind("irregular")
+        with pytest.raises(mb.UsageError, match=r"noise=0\.0: a positive number is needed"):
+            kind(noise=0.0)
+    for wrong in ({"noise": 0.0}, {"brightness": -1.0}, {"count": 0}, {"size": 0}):
+        with pytest.raises(mb.UsageError, match="a number above"):
+            replace(SMALL, **wrong)
+    with pytest.raises(mb.UsageError, match="sha256 is that of a file"):
+        replace(SMALL, sha256="0" * 64)
 
 
 # Real images

@@ -46,8 +46,8 @@ class Mixture:
         count, rank = self.means.shape
         if self.weights.shape != (count,) or self.covariances.shape != (count, rank, rank):
             raise UsageError(
-                f"weights {self.weights.shape}, means {self.means.shape}, covariances {self.covariances.shape}: a mixture "
-                "has (K,), (K, r) and (K, r, r)"
+                f"weights {self.weights.shape}, means {self.means.shape}, covariances {self.covariances.shape}: "
+                "a mixture has (K,), (K, r) and (K, r, r)"
             )
         if (self.weights < 0).any() or not math.isclose(float(self.weights.sum()), 1.0, abs_tol=1e-6):
             raise UsageError(f"the weights of a mixture must be positive and sum to 1, not to {self.weights.sum():.6g}")
