@@ -123,6 +123,7 @@ class Trained:
     version = 1
 
     def __post_init__(self) -> None:
+        _check(self.prior, self.noise)
         trainer, sampler = self.trainer, self.sampler
         low, high = (trainer.scale * level for level in (trainer.smallest, trainer.largest))
         # A preconditioned network has no ends; this one would be asked for times that it has never seen.
