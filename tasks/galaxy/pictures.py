@@ -91,7 +91,7 @@ def moments_grid(task: "Galaxy", fiducials: Fiducials, samples: Mapping[str, NDA
         residual = (data - task.operator().forward(means[name][None])[0]) / task.noise
         away = column[2].imshow(residual.mean(axis=0) * 3**0.5, origin="lower", cmap="RdBu_r", vmin=-4.0, vmax=4.0)
         column[1].set_title("standard deviation", fontsize=8)
-        column[2].set_title(f"residual / true σ, mean sq. {np.square(residual).mean():.2f}", fontsize=7)
+        column[2].set_title(f"residual / true σ,\nmean square {np.square(residual).mean():.2f}", fontsize=8)
         for axes in column[1:]:
             axes.set(xticks=[], yticks=[])
     for row, drawn in ((1, width), (2, away)):
