@@ -4,6 +4,7 @@ __all__ = ["Galaxy"]
 
 import dataclasses
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -96,8 +97,9 @@ class Galaxy:
 
     @property
     def data_files(self) -> dict[str, str]:
-        r"""The hash of real images, by where they are."""
-        return {} if self._real is None else {self.images: self._real.sha256}
+        r"""The hash of the file of real images, by its path; a folder has many, and is known by its content alone."""
+        path = os.path.abspath(os.path.expanduser(self.images))
+        return {path: self._real.sha256} if self._real is not None and os.path.isfile(path) else {}
 
     @functools.cached_property
     def _real(self) -> GalaxyImages | None:

@@ -14,6 +14,7 @@ from scipy.ndimage import correlate1d
 
 import mira_bench as mb
 from mira_bench.adapters.identity import describe, hash_arrays
+from mira_bench.adapters.reads import hash_file
 from mira_bench.cli.command import main
 from mira_bench.inference.diffusion import DiffusionTrainer, MixtureTrainer
 from mira_bench.inference.diffusion.posterior_sampling import PredictorCorrector
@@ -395,6 +396,9 @@ def test_real_images_are_known_by_their_content(tmp_path):
     assert describe(one) == describe(other)
     assert describe(replace(one, seed=1)) != describe(one)
     first = mb.run(one, {"exact": Exact()}, store=tmp_path / "store", **QUICK)
+    # What the folder of a run keeps is what is compared later, to see whether the file has changed.
+    assert one.data_files == {str(here): hash_file(str(here))}
+    assert first.files[str(here)] == hash_file(str(here))
     mb.run(other, {"exact": Exact()}, store=tmp_path / "store", **QUICK)
     assert len(kept(tmp_path / "store", "fit")) == 1
     assert len(kept(tmp_path / "store", "fiducials")) == 2
