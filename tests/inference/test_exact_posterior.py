@@ -10,7 +10,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from mira_bench.errors import UsageError
-from mira_bench.inference.diffusion import Mixture, Subspace
+from mira_bench.inference.diffusion import MatrixOperator, Mixture, Subspace
 from mira_bench.inference.diffusion.exact import MixturePosterior
 from mira_bench.inference.diffusion.operators import ChannelOperator
 from mira_bench.inference.mala import mala
@@ -164,12 +164,47 @@ def test_samples_of_an_observation_do_not_depend_on_those_that_follow():
     assert not np.array_equal(twice[0], twice[1])  # the stream goes on
 
 
+def test_images_that_vary_everywhere():
+    r"""With noise outside of the subspace: evidence and moments of Gaussians in pixels, written down at once."""
+    posterior, _ = make()
+    inner = posterior.prior
+    prior = replace(inner, subspace=replace(inner.subspace, rest=0.4))
+    rng = np.random.default_rng(5)
+    matrix = rng.standard_normal((8, 12))
+    operator = MatrixOperator(matrix, NOISE, EVENT, (8,))
+    exact = MixturePosterior(prior, operator)
+    x = prior.sample(1, rng).reshape(1, 12) @ matrix.T + NOISE * rng.standard_normal((1, 8))
+    components, mean = prior.subspace.components, prior.subspace.mean
+    logs, centers, spreads = [], [], []
+    for weight, code, covariance in zip(prior.weights, prior.means, prior.covariances, strict=True):
+        full = components.T @ covariance @ components + 0.16 * (np.eye(12) - components.T @ components)
+        seen, gain = matrix @ full @ matrix.T + NOISE**2 * np.eye(8), full @ matrix.T
+        middle = mean + code @ components
+        logs.append(math.log(weight) + multivariate_normal(matrix @ middle, seen).logpdf(x[0]))
+        centers.append(middle + gain @ np.linalg.solve(seen, x[0] - matrix @ middle))
+        spreads.append(full - gain @ np.linalg.solve(seen, gain.T))
+    assert exact.log_evidence(x) == pytest.approx(logsumexp(logs))
+    weights = np.exp(np.array(logs) - logsumexp(logs))
+    expected = weights @ centers
+    away = np.array(centers) - expected
+    covariance = np.einsum("k,kij->ij", weights, np.array(spreads) + away[:, :, None] * away[:, None])
+    assert exact.mean(x).ravel() == pytest.approx(expected, abs=1e-5)
+    drawn = exact.sample(x, COUNT, rng).reshape(COUNT, 12) - expected
+    assert np.all(np.abs(drawn.mean(axis=0)) < 4 * np.sqrt(np.diag(covariance) / COUNT))
+    products = drawn[:, :, None] * drawn[:, None]
+    assert np.all(np.abs(products.mean(axis=0) - covariance) < 4 * products.std(axis=0) / math.sqrt(COUNT))
+
+
 def test_what_is_not_exact_is_refused():
     posterior, x = make()
-    subspace = replace(posterior.prior.subspace, rest=0.1)
-    with pytest.raises(UsageError, match="without noise outside of their subspace"):
-        MixturePosterior(replace(posterior.prior, subspace=subspace), posterior.operator)
     with pytest.raises(UsageError, match="the prior has images"):
         MixturePosterior(replace(posterior.prior, event=(2, 3, 2)), posterior.operator)
     with pytest.raises(UsageError, match="has the shape"):  # as many numbers, channels last
         posterior.log_evidence(np.moveaxis(x, 1, -1))
+
+
+def test_too_many_pixels_are_refused():
+    plane = Subspace(np.zeros(5000), np.eye(5000)[:2], 0.1)
+    prior = Mixture(plane, (1, 50, 100), np.ones(1), np.zeros((1, 2)), np.eye(2)[None])
+    with pytest.raises(UsageError, match="takes too much memory"):
+        MixturePosterior(prior, MatrixOperator(np.ones((1, 5000)), 1.0, (1, 50, 100), (1,)))

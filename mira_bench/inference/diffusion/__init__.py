@@ -6,30 +6,51 @@ A sampler of posteriors is `sample(prior, operator, x, count, rng)`. All are in 
 """
 
 __all__ = [
+    "Asked",
     "ChannelOperator",
     "ClassMixtures",
+    "Daps",
+    "DiffPir",
     "DiffusionPrior",
     "DiffusionTrainer",
+    "Dps",
+    "ImageSampler",
+    "Langevin",
     "LatentPrior",
     "LatentTrainer",
+    "LinearOperator",
+    "MatrixOperator",
     "Mixture",
     "MixturePosterior",
     "MixtureTrainer",
+    "Mmps",
+    "Observed",
     "Operator",
+    "PnpDm",
     "PredictorCorrector",
+    "RedDiff",
     "Spectrum",
     "SpectrumTrainer",
     "Subspace",
+    "ancestral",
+    "ddpm_levels",
     "heun",
     "noise_levels",
 ]
 
 from .exact import MixturePosterior
+from .guidance import Dps, Mmps
+from .langevin import Langevin
 from .latent import LatentTrainer
+from .linear import LinearOperator, MatrixOperator
 from .mixture import ClassMixtures, Mixture, MixtureTrainer
+from .observed import Asked, Observed
 from .operators import ChannelOperator, Operator, Spectrum, SpectrumTrainer
 from .posterior_sampling import PredictorCorrector
 from .prior import DiffusionPrior, LatentPrior
-from .sampling import heun, noise_levels
+from .reddiff import RedDiff
+from .samplers import ImageSampler
+from .sampling import ancestral, ddpm_levels, heun, noise_levels
+from .splitting import Daps, DiffPir, PnpDm
 from .subspace import Subspace
 from .training import DiffusionTrainer

@@ -32,8 +32,8 @@ def per_row(values: Tensor, like: Tensor) -> Tensor:
 class Preconditioned(nn.Module):
     r"""The denoiser of Karras et al. (2022) around a network.
 
-    .. math:: D(x, \sigma) = \frac{s^2}{\sigma^2 + s^2} x
-        + \frac{\sigma s}{\sqrt{\sigma^2 + s^2}} F\Big(\frac{x}{\sqrt{\sigma^2 + s^2}}, \frac{\log \sigma}{4}\Big)
+    $$ D(x, \sigma) = \frac{s^2}{\sigma^2 + s^2} x
+       + \frac{\sigma s}{\sqrt{\sigma^2 + s^2}} F\Big(\frac{x}{\sqrt{\sigma^2 + s^2}}, \frac{\log \sigma}{4}\Big) $$
 
     What the network $F$ has to give then has the variance of one at every noise level.
 

@@ -5,26 +5,32 @@ __all__ = ["MixturePosterior"]
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import UsageError
+from .linear import LinearOperator
 from .mixture import Mixture
-from .operators import ChannelOperator
 
 Floats = NDArray[np.float64]
+
+BATCH = 256  # images whose data are found together
+MOST_PIXELS = 4096  # where images vary in all of them: a covariance of more takes too much memory
 
 
 @dataclass(frozen=True)
 class MixturePosterior:
-    r"""$p(y \mid x)$ for images $y$ of a mixture in a subspace and data $x = A y + \sigma \epsilon$.
+    r"""$p(y \mid x)$ for images $y$ of a mixture and data $x = A y + \sigma \epsilon$.
 
-    Codes of component $k$ have the precision $C_k^{-1} + G^\top G / \sigma^2$ with $G = A W$, whatever the data are.
+    Component $k$ has the precision $C_k^{-1} + G^\top G / \sigma^2$, whatever the data are. Where images stay in the
+    subspace of the mixture, that is in its codes, and $G = A W$; where they vary outside as well, it is in pixels, and
+    $G = A$.
 
     Arguments:
-        prior: The mixture, without noise outside of its subspace; of a `ClassMixtures`, one of its `mixtures`.
-        operator: The operator, with its noise.
+        prior: The mixture; of a `ClassMixtures`, one of its `mixtures`.
+        operator: The operator, with its noise: a `ChannelOperator` or a `LinearOperator`.
 
     Example:
         >>> from scipy.sparse import eye_array
@@ -37,21 +43,43 @@ class MixturePosterior:
     """
 
     prior: Mixture
-    operator: ChannelOperator
+    operator: Any
 
     def __post_init__(self) -> None:
-        if self.prior.subspace.rest:
-            raise UsageError("the exact posterior is known for mixtures without noise outside of their subspace")
-        if self.prior.event != self.operator.event:
+        if tuple(self.prior.event) != tuple(self.operator.event):
             raise UsageError(f"the prior has images {self.prior.event}, the operator takes {self.operator.event}")
+        pixels = math.prod(self.prior.event)
+        if self._everywhere and pixels > MOST_PIXELS:
+            raise UsageError(
+                f"the exact posterior of images that vary in all of {pixels} pixels takes too much memory: at most "
+                f"{MOST_PIXELS}, or a mixture without noise outside of its subspace"
+            )
+
+    @property
+    def _everywhere(self) -> bool:
+        r"""Whether images vary in all pixels, and not in the subspace alone."""
+        return bool(self.prior.subspace.rest)
 
     @cached_property
     def _seen(self) -> tuple[Floats, Floats]:
-        r"""The data of the mean image $(n,)$, and those of the components of the subspace, $(r, n)$."""
+        r"""The data of the mean image $(n,)$, and those of a unit of each coordinate, $(r, n)$ or $(d, n)$."""
         mean, components = self.prior.subspace.mean, self.prior.subspace.components
-        images = np.concatenate([mean[None], components]).reshape(-1, *self.prior.event)
-        data = self.operator.forward(images).reshape(len(images), -1)
+        units = np.eye(len(mean)) if self._everywhere else components
+        images = np.concatenate([mean[None], units]).reshape(-1, *self.prior.event)
+        data = _forward(self.operator, images).reshape(len(images), -1)
         return data[0], data[1:]
+
+    def _component(self, k: int) -> tuple[Floats, Floats, float]:
+        r"""The mean of a component, its precision, and the logarithm of the determinant of its covariance."""
+        mean, covariance = self.prior.means[k], self.prior.covariances[k]
+        inverse, volume = np.linalg.inv(covariance), float(np.linalg.slogdet(covariance)[1])
+        if not self._everywhere:
+            return mean, inverse, volume
+        components, rest = self.prior.subspace.components, self.prior.subspace.rest
+        rank, size = components.shape
+        precision = components.T @ (inverse - np.eye(rank) / rest**2) @ components
+        precision[np.diag_indices(size)] += rest**-2
+        return mean @ components, precision, volume + 2 * (size - rank) * math.log(rest)
 
     @cached_property
     def _factors(self) -> tuple[Floats, Floats, Floats]:
@@ -62,15 +90,13 @@ class MixturePosterior:
         with threadpool_limits(1):
             gram = seen @ seen.T / self.operator.noise**2
             roots, pulls, constants = [], [], []
-            for mean, covariance in zip(self.prior.means, self.prior.covariances, strict=True):
-                inverse = np.linalg.inv(covariance)
-                precision = inverse + gram
+            for k in range(len(self.prior.weights)):
+                mean, inverse, volume = self._component(k)
                 # Upper triangular, so that root @ root.T is the inverse of the precision.
-                root = np.linalg.inv(np.linalg.cholesky(precision)).T
+                root = np.linalg.inv(np.linalg.cholesky(inverse + gram)).T
                 roots.append(root)
                 pulls.append(inverse @ mean)
-                volumes = np.log(np.abs(np.diag(root))).sum() - 0.5 * np.linalg.slogdet(covariance)[1]
-                constants.append(volumes - 0.5 * mean @ inverse @ mean)
+                constants.append(np.log(np.abs(np.diag(root))).sum() - 0.5 * (volume + mean @ inverse @ mean))
         return np.stack(roots), np.stack(pulls), np.array(constants)
 
     def components(self, x: NDArray) -> tuple[Floats, Floats]:
@@ -91,6 +117,12 @@ class MixturePosterior:
         r"""Returns $\log p(x)$, with shape $(L,)$, for data $(L, *data)$."""
         return np.asarray(np.logaddexp.reduce(self.components(x)[0], axis=1))
 
+    def mean(self, x: NDArray) -> NDArray[np.float32]:
+        r"""Returns the mean image, with shape $(L, *event)$, for data $(L, *data)$."""
+        logs, means = self.components(x)
+        weights = np.exp(logs - np.logaddexp.reduce(logs, axis=1)[:, None])
+        return self._images(np.einsum("lk,lkr->lr", weights, means)).reshape(len(x), *self.prior.event)
+
     def sample(self, x: NDArray, count: int, rng: np.random.Generator) -> NDArray[np.float32]:
         r"""Returns images with shape $(L, count, *event)$ for data $(L, *data)$."""
         logs, means = self.components(x)
@@ -103,5 +135,21 @@ class MixturePosterior:
             codes = means[l, which]
             for k in np.unique(which):
                 codes[which == k] += noise[which == k] @ roots[k].T
-            found[l] = self.prior.subspace.decode(codes).reshape(count, *self.prior.event)
+            found[l] = self._images(codes).reshape(count, *self.prior.event)
         return found
+
+    def _images(self, coordinates: Floats) -> NDArray[np.float32]:
+        if self._everywhere:
+            return (self.prior.subspace.mean + coordinates).astype(np.float32)
+        return self.prior.subspace.decode(coordinates)
+
+
+def _forward(operator: Any, images: Floats) -> Floats:
+    if not isinstance(operator, LinearOperator):
+        return np.asarray(operator.forward(images), np.float64)
+    import torch
+
+    from ..gradient_training import one_thread
+
+    with one_thread():
+        return np.concatenate([operator.forward(part).numpy() for part in torch.split(torch.as_tensor(images), BATCH)])

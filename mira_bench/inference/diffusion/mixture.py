@@ -87,13 +87,13 @@ class Mixture:
 
     def score(self, x: "Tensor", sigma: "Tensor | float" = 0.0) -> "Tensor":
         r"""Returns the gradient of `log_prob`, with the shape of $x$."""
-        import torch
-
         noise, outside, remaining = self._noise(x, sigma)
         logs, along, spread = self._components(x, noise)
-        _, axes = self._tensors(x)
-        pull = torch.einsum("bk,bkr,ksr->bs", logs.softmax(dim=1), along / spread, axes)
-        _, components = self.subspace.tensors(x)
+        _, components, _, _, _, axes = self._tensors(x)
+        count, rank = axes.shape[0], axes.shape[1]
+        # One product with the axes of all components side by side.
+        weighted = (logs.softmax(dim=1)[:, :, None] * along / spread).reshape(len(x), count * rank)
+        pull = weighted @ axes.transpose(1, 2).reshape(count * rank, rank)
         return -(pull @ components + outside / remaining[:, None]).reshape(x.shape)
 
     def denoise(self, x: "Tensor", sigma: "Tensor | float", condition: "Tensor | None" = None) -> "Tensor":
@@ -108,7 +108,7 @@ class Mixture:
         import torch
 
         noise = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x)).square()
-        mean, components = self.subspace.tensors(x)
+        mean, components, *_ = self._tensors(x)
         centered = x.flatten(1) - mean
         remaining = noise + self.subspace.rest**2
         if not bool((remaining > 0).all()):
@@ -117,22 +117,29 @@ class Mixture:
 
     def _components(self, x: "Tensor", noise: "Tensor") -> tuple["Tensor", "Tensor", "Tensor"]:
         r"""Returns the log-density of each component, and along its axes the distances and the variances."""
-        import torch
-
-        variances, axes = self._tensors(x)
-        mean, components = self.subspace.tensors(x)
-        means, weights = (torch.as_tensor(v, dtype=x.dtype, device=x.device) for v in (self.means, self.weights))
+        mean, components, weights, means, variances, axes = self._tensors(x)
+        count, rank = means.shape
         codes = (x.flatten(1) - mean) @ components.T
-        along = torch.einsum("bkr,krs->bks", codes[:, None] - means, axes)
+        along = (codes @ axes.transpose(0, 1).reshape(rank, count * rank)).reshape(-1, count, rank) - means
         spread = variances + noise[:, None, None]
         logs = weights.log() - 0.5 * (along.square() / spread + (2 * math.pi * spread).log()).sum(dim=2)
         return logs, along, spread
 
-    def _tensors(self, like: "Tensor") -> tuple["Tensor", "Tensor"]:
+    @cached_property
+    def _known(self) -> dict[Any, tuple["Tensor", ...]]:
+        return {}
+
+    def _tensors(self, like: "Tensor") -> tuple["Tensor", ...]:
+        r"""Returns mean and components of the subspace, weights, means along the axes, variances and axes."""
         import torch
 
-        variances, axes = (torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in self.axes)
-        return variances, axes
+        key = (like.dtype, like.device)
+        if key not in self._known:  # the denoiser is asked a thousand times
+            variances, axes = self.axes
+            along = np.einsum("kr,krs->ks", self.means, axes)
+            arrays = (self.subspace.mean, self.subspace.components, self.weights, along, variances, axes)
+            self._known[key] = tuple(torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in arrays)
+        return self._known[key]
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,7 @@ class Spectrum:
     def pull(self, y: "Tensor", data: "Tensor", sigma: float, noise: float) -> "Tensor":
         r"""Returns the score of data given a noisy image, both in coordinates.
 
-        .. math:: \nabla_y \log N(x \mid A y, \sigma^2 I + \sigma_t^2 A A^\top)
+        $$ \nabla_y \log N(x \mid A y, \sigma^2 I + \sigma_t^2 A A^\top) $$
 
         This would be exact if nothing but the noisy image were known of the clean one. It is right where the noise of
         the image is small, which is where samples end.

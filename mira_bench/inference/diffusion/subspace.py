@@ -1,6 +1,6 @@
 r"""The linear subspace of images in which they vary most."""
 
-__all__ = ["Subspace"]
+__all__ = ["Projected", "Subspace"]
 
 from dataclasses import dataclass
 from typing import Any
@@ -84,3 +84,21 @@ def as_values(images: NDArray) -> NDArray[np.float64]:
     r"""Returns images as rows of numbers; bytes become numbers from 0 to 1."""
     values = images.reshape(len(images), -1).astype(np.float64)
     return values / 255 if images.dtype == np.uint8 else values
+
+
+@dataclass(frozen=True)
+class Projected:
+    r"""What can be seen of images in a subspace: a view (`mira_bench.views`).
+
+    Arguments:
+        subspace: The subspace.
+    """
+
+    subspace: Subspace
+
+    def points(self, values: NDArray) -> NDArray[np.float64]:
+        codes = self.subspace.encode(np.asarray(values, np.float64).reshape(-1, values.shape[-1]))
+        return codes.reshape(*values.shape[:-1], codes.shape[-1])
+
+    def bounds(self, low: NDArray, high: NDArray) -> None:
+        return None
