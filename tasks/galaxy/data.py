@@ -27,7 +27,7 @@ import re
 import urllib.request
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ from numpy.typing import NDArray
 
 from mira_bench.errors import UsageError
 from mira_bench.writing import appearing
+
+from ..files import content_of, pictures_in, pixels_of, reading, sha256_of, sums_of
 
 log = logging.getLogger("mira_bench")
 
@@ -58,10 +60,7 @@ TIMEOUT = 30.0  # seconds without an answer
 
 CLASSES = ("spiral", "elliptical")
 LABELS = {"spiral": 3, "elliptical": 0}  # in GalaxyMNIST
-PICTURES = (".png", ".jpg", ".jpeg")
 HDF5 = (".hdf5", ".h5")
-DAMAGES = (OSError, EOFError, KeyError, ValueError, RuntimeError, SyntaxError, zipfile.BadZipFile, zlib.error)
-MODES = ("RGB", "RGBA", "L", "P")  # of Pillow, with a byte for each color
 
 
 @dataclass(frozen=True)
@@ -129,8 +128,8 @@ def _load(source: str, sha256: str | None, stamps: tuple[tuple[Any, ...], ...]) 
     elif path.suffix.lower() == ".npz":
         images = _npz(path)
     elif path.suffix.lower() in HDF5:
-        content = _content(path)
-        images = _images({name: [part] for name, part in _hdf5(content, path).items()}, _sha256(content), path)
+        content = content_of(path)
+        images = _images({name: [part] for name, part in _hdf5(content, path).items()}, sha256_of(content), path)
     elif path.exists():
         raise UsageError(f"{path} is no source of galaxies: name a file .npz or .hdf5, or a folder of pictures")
     else:
@@ -142,33 +141,6 @@ def _load(source: str, sha256: str | None, stamps: tuple[tuple[Any, ...], ...]) 
         len(images.spiral), len(images.elliptical), *images.spiral.shape[-2:], source, images.sha256,
     )  # fmt: skip
     return images
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
-
-
-def _sums(hashes: Mapping[str, str]) -> bytes:
-    r"""What `sha256sum` writes about files, in the order of their names."""
-    return "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-
-
-@contextlib.contextmanager
-def _reading(path: Path, what: str) -> Iterator[None]:
-    r"""Libraries raise many kinds of errors at a damaged file: it is the file that is to blame."""
-    try:
-        yield
-    except UsageError:
-        raise
-    except DAMAGES as error:
-        raise UsageError(f"{path} cannot be read as {what}, it may be damaged: {error}") from error
 
 
 def _images(parts: Mapping[str, list[NDArray[np.uint8]]], sha256: str, source: Path) -> GalaxyImages:
@@ -188,16 +160,16 @@ def _images(parts: Mapping[str, list[NDArray[np.uint8]]], sha256: str, source: P
 
 
 def _npz(path: Path) -> GalaxyImages:
-    content = _content(path)
+    content = content_of(path)
     parts = {}
     if not zipfile.is_zipfile(io.BytesIO(content)):
         raise UsageError(f"{path} is no .npz file, or it is cut")
-    with _reading(path, "an .npz file"), np.load(io.BytesIO(content), allow_pickle=False) as file:
+    with reading(path, "an .npz file"), np.load(io.BytesIO(content), allow_pickle=False) as file:
         for name in CLASSES:
             if name not in file:
                 raise UsageError(f"{path} has no array {name}: it has {', '.join(file) or 'none'}")
             parts[name] = [_bytes(_channels_first(file[name], name, path), name, path)]
-    return _images(parts, _sha256(content), path)
+    return _images(parts, sha256_of(content), path)
 
 
 def _channels_first(array: NDArray, name: str, path: Path) -> NDArray:
@@ -226,29 +198,15 @@ def _folder(folder: Path) -> GalaxyImages:
     for name in CLASSES:
         if not (folder / name).is_dir():
             raise UsageError(f"{folder} has no folder {name}: it must have {' and '.join(CLASSES)}, with pictures")
-        paths = sorted(path for path in (folder / name).iterdir() if path.suffix.lower() in PICTURES)
-        paths = [path for path in paths if not path.name.startswith(".")]  # what systems leave behind
-        if not paths:
-            raise UsageError(f"{folder / name} has no pictures: none of {', '.join(PICTURES)}")
         parts[name] = []
-        for path in paths:
-            content = _content(path)
-            hashes[f"{name}/{path.name}"] = _sha256(content)
-            parts[name].append(_picture(content, path))
+        for path in pictures_in(folder / name):
+            content = content_of(path)
+            hashes[f"{name}/{path.name}"] = sha256_of(content)
+            parts[name].append(pixels_of(content, path)[None])
             if parts[name][-1].shape != parts[CLASSES[0]][0].shape:
                 (_, _, height, width), (_, _, *others) = parts[name][-1].shape, parts[CLASSES[0]][0].shape
                 raise UsageError(f"{path} has {height} x {width} pixels, but others have {others[0]} x {others[1]}")
-    return _images(parts, _sha256(_sums(hashes)), folder)
-
-
-def _picture(content: bytes, path: Path) -> NDArray[np.uint8]:
-    from PIL import Image
-
-    with _reading(path, "a picture"), Image.open(io.BytesIO(content)) as picture:
-        if picture.mode not in MODES:
-            raise UsageError(f"{path} has pixels of the mode {picture.mode}: it must be one of {', '.join(MODES)}")
-        pixels = np.asarray(picture.convert("RGBA").convert("RGB"))  # at once, transparent palettes cause a warning
-    return pixels.transpose(2, 0, 1)[None]
+    return _images(parts, sha256_of(sums_of(hashes)), folder)
 
 
 def _hdf5(content: bytes, path: Path) -> dict[str, NDArray[np.uint8]]:
@@ -258,7 +216,7 @@ def _hdf5(content: bytes, path: Path) -> dict[str, NDArray[np.uint8]]:
         h5py = importlib.import_module("h5py")
     except ImportError as error:
         raise UsageError(f"{path} needs h5py: pip install 'mira_bench[files]'") from error
-    with _reading(path, "an HDF5 file"), h5py.File(io.BytesIO(content), "r") as file:
+    with reading(path, "an HDF5 file"), h5py.File(io.BytesIO(content), "r") as file:
         for name in ("images", "labels"):
             if not isinstance(file.get(name), h5py.Dataset):
                 raise UsageError(f"{path} has no dataset {name}: it must have images and labels, as GalaxyMNIST has")
@@ -275,10 +233,10 @@ def _galaxy_mnist(sha256: str | None) -> GalaxyImages:
     r"""Reads GalaxyMNIST in the cache, and fetches what is not there. What has changed since is refused."""
     folder = cache_folder()
     contents = {name: _cached(folder / name) for name in ADDRESSES}
-    hashes = {name: _sha256(content) for name, content in contents.items()}
+    hashes = {name: sha256_of(content) for name, content in contents.items()}
     record = folder / SUMS
-    known = None if sha256 is not None or not record.exists() else _content(record)
-    if known is not None and known != _sums(hashes):
+    known = None if sha256 is not None or not record.exists() else content_of(record)
+    if known is not None and known != sums_of(hashes):
         lines = known.decode(errors="replace").splitlines()
         changed = [name for name in hashes if f"{hashes[name]}  {name}" not in lines]
         raise UsageError(
@@ -286,16 +244,16 @@ def _galaxy_mnist(sha256: str | None) -> GalaxyImages:
             f"{SUMS} to fetch them again, or give the sha256 that you trust"
         )
     parts = [_hdf5(content, folder / name) for name, content in contents.items()]
-    images = _images({name: [part[name] for part in parts] for name in CLASSES}, _sha256(_sums(hashes)), folder)
+    images = _images({name: [part[name] for part in parts] for name in CLASSES}, sha256_of(sums_of(hashes)), folder)
     if sha256 is None and known is None:
         log.info("galaxies: no sha256 was given; that of %s is written to %s", " and ".join(hashes), record)
-        _keep(record, _sums(hashes))
+        _keep(record, sums_of(hashes))
     return images
 
 
 def _cached(path: Path) -> bytes:
     if path.exists():
-        return _content(path)
+        return content_of(path)
     content = _fetched(path)
     _keep(path, content)
     return content

@@ -40,7 +40,7 @@ def _matrix(lens: Lens, size: int, brightness: float) -> Any:
 class Galaxy:
     r"""$y$ is the image of a galaxy, with shape $(3, H, W)$ and values from about 0 to 1; $x$ is its lensed image.
 
-    .. math:: x = b A y + \sigma \epsilon
+    $$ x = b A y + \sigma \epsilon $$
 
     Arguments:
         images: What the priors learn from: `"procedural"`, galaxies that are made by formulas; or those of a file or a
@@ -212,6 +212,12 @@ class Galaxy:
         if self.truths != "prior":
             raise AttributeError("truths are images, and no prior is exact for them")
         return lambda: MixturePosterior(self.prior_of(self.prior), self.operator())
+
+    @property
+    def remarks(self) -> list[str]:
+        if self.truths == "prior":
+            return []
+        return ["true galaxies are images that no prior has seen, so no candidate is exact"]
 
     def illustrate(self, fiducials: Fiducials, samples: Mapping[str, NDArray]) -> dict[str, Any]:
         from .pictures import moments_grid, sample_grid
