@@ -1,17 +1,22 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
-__all__ = ["convergence", "overview", "power_figure", "save", "sbc_histograms"]
+__all__ = [
+    "STYLES", "convergence", "drawn_in", "notebooks_show_figures", "overview", "power_figure", "save", "sbc_histograms",
+]  # fmt: skip
 
+import sys
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import ScalarFormatter
+from matplotlib.transforms import ScaledTranslation
 
 from ..ranking.verdicts import objections
 from .outputs import MARK
@@ -24,7 +29,15 @@ if TYPE_CHECKING:
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C510A", "#000000"]
 QUIET = "#777777"
 BAD = "#B00020"  # what failed
-STYLES = {"oracle": "--", "control": ":"}
+LINES = {"oracle": "--", "control": ":"}
+# The look of figures: in a paper the fonts of journals, at the size that they have in a column.
+PAPER: dict[Any, Any] = {
+    "figure.figsize": (3.35, 3.35), "font.family": "STIXGeneral", "mathtext.fontset": "stix", "font.size": 8,
+    "legend.fontsize": 7, "axes.titlesize": 9, "axes.linewidth": 0.6, "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+}  # fmt: skip
+STYLES: dict[str, dict[Any, Any]] = {"paper": PAPER, "screen": {"figure.figsize": (5.6, 5.6), "font.size": 9}}
+SHARP = 300  # dots per inch of a figure that is small
 PANELS = 6  # dimensions side by side; more are too small to read
 
 
@@ -32,7 +45,7 @@ def save(figure: Figure, stem: Path) -> None:
     r"""Writes a figure as png and pdf, with our name in it: see `mira_bench.report.outputs`."""
 
     stem.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(f"{stem}.png", dpi=150, metadata={"Software": MARK})
+    figure.savefig(f"{stem}.png", dpi=max(150, figure.dpi), metadata={"Software": MARK})
     figure.set_layout_engine("none")  # everything has its place now, and to find it takes as long as to draw
     # Without a date the same result gives the same bytes.
     figure.savefig(f"{stem}.pdf", metadata={"Creator": MARK, "CreationDate": None})
@@ -44,99 +57,146 @@ def _colors(standings: "list[Standing]") -> dict[str, str]:
     return {s.name: colors.get(s.name, QUIET) for s in standings}
 
 
-def overview(result: "Result") -> Figure:
-    r"""Draws the MIRA scores with their null band above, TARP's expected coverage below.
+def notebooks_show_figures() -> None:
+    r"""Has a notebook show figures that are the value of a cell: it does so by itself only after a call of pyplot."""
 
-    Candidates stand in the order of the ranking, those that failed with their reason.
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    if shell is None:
+        return
+    from IPython.core.pylabtools import select_figure_formats
+
+    formats = shell.display_formatter.formatters
+    if not any(Figure in formats[kind].type_printers for kind in ("image/png", "image/svg+xml", "application/pdf")):
+        select_figure_formats(shell, {"png"})  # type: ignore[no-untyped-call]
+
+
+def drawn_in(style: str) -> Any:
+    r"""Returns the context in which a figure has a style: `"paper"`, a column of a journal, or `"screen"`."""
+
+    return matplotlib.rc_context(STYLES[style])
+
+
+def _ranked(result: "Result") -> "list[Standing]":
+    r"""Everybody in the order of the ranking, controls last."""
+    place = {name: i for i, name in enumerate(result.ranking["candidate"])}
+    return sorted(result.standings, key=lambda s: place[s.name])
+
+
+def overview(result: "Result") -> Figure:
+    r"""Draws the MIRA scores with their null band above, TARP's expected coverage minus its level below.
+
+    Candidates stand in the order of the ranking, a row each, those that failed with their reason.
     """
 
-    everyone = [s for s in result.standings if s.failure is None]
-    colors = _colors(everyone)  # the same as in the other figures
-    place = {name: i for i, name in enumerate(result.ranking["candidate"])}
-    failed = [s for s in result.standings if s.failure is not None]
-    standings = sorted([*everyone, *failed], key=lambda s: place[s.name])
-    names = [s.name for s in standings]
-    wide = max(6.0, 1.5 + sum(0.3 + 0.075 * max(map(len, names), default=0) for _ in names))
-    covered = any("tarp" in s.scores for s in standings)
-    figure = Figure(figsize=(wide, 6.6 if covered else 3.5), layout="constrained")
+    standings = _ranked(result)
+    colors = _colors(standings)
+    covered = [s for s in standings if s.failure is None and "tarp" in s.scores]
+    shown = [s for s in standings if s.mira is not None or s.failure is not None]
+    width = matplotlib.rcParams["figure.figsize"][0]
+    heights = [0.5 + 0.2 * len(shown)] + ([1.0 + 0.3 * width] if covered else [])
+    size = (width + _beyond(shown, 16), sum(heights) + 0.9 + 0.14 * len(covered) / _columns_of_names(covered))
+    figure = Figure(figsize=size, layout="constrained", dpi=SHARP)
     FigureCanvasAgg(figure)
-    panels = figure.subplots(2 if covered else 1, 1, squeeze=False)[:, 0]
-    _scores(panels[0], standings, colors, columns=4 if wide > 8 else 2)
+    panels = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    _scores(panels[0], shown, colors)
     if covered:
-        _coverage(panels[1], [s for s in standings if s.failure is None], colors)
-    panels[0].set_title(result.task)
+        _coverage(panels[1], covered, colors)
+    panels[0].set_title(result.task, parse_math=False)
     return figure
 
 
 def _mark(standing: "Standing") -> str:
-    r"""The tier under a candidate's name, with a mark if there are objections."""
+    r"""The tier behind a candidate's name, with a mark if there are objections."""
     if standing.role != "candidate" or standing.failure is not None or standing.tier == "-":
         return ""
-    return f"\ntier {standing.tier}{'!' if standing.tier == 'A' and objections(standing) else ''}"
+    return f" ({standing.tier}{'!' if standing.tier == 'A' and objections(standing) else ''})"
 
 
-def _scores(axes: Axes, standings: "list[Standing]", colors: dict[str, str], columns: int) -> None:
-    scored = [s for s in standings if s.mira is not None]
+def _scores(axes: Axes, shown: "list[Standing]", colors: dict[str, str]) -> None:
+    scored = [s.mira for s in shown if s.mira is not None]
     if not scored:
         axes.set_axis_off()
         axes.text(0.5, 0.5, "MIRA was not computed", ha="center", transform=axes.transAxes)
         return
-    null = next(s.mira for s in scored if s.mira is not None)
-    e = null.expected
-    axes.axhspan(e - null.paper_band, e + null.paper_band, color="#DDDDDD", lw=0, label=r"paper's band")
+    null, e = scored[0], scored[0].expected
+    axes.axvspan(e - null.paper_band, e + null.paper_band, color="#E2E2E2", lw=0, label="paper's band")
     if not np.isnan(null.null_stderr):
         label = "exact null, ± 1 σ"
-        axes.axhspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=label)
-    axes.axhline(e, color="black", ls="--", lw=1, label=f"perfect candidate, {e:.4f}")
-    axes.axhline(0.5, color="gray", ls="--", lw=1, label="lower bound, 1/2")
-    shown = [s for s in standings if s.mira is not None or s.failure is not None]
+        axes.axvspan(e - null.null_stderr, e + null.null_stderr, color="#AAAAAA", lw=0, label=label)
+    axes.axvline(e, color="black", ls="--", lw=0.8, label=f"perfect candidate, {e:.4f}")
     for i, s in enumerate(shown):
         if s.mira is None:
-            why = textwrap.fill(f"failed: {textwrap.shorten(s.failure or '', 60, placeholder=' ...')}", 24)
-            axes.text(
-                i, 0.97, why, transform=axes.get_xaxis_transform(), rotation=90, ha="center", va="top", fontsize=7,
-                color=BAD, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
-            )  # fmt: skip
+            why = f"failed: {textwrap.shorten(s.failure or '', 44, placeholder=' ...')}"
+            axes.text(0.02, i, why, transform=axes.get_yaxis_transform(), va="center", fontsize="small", color=BAD)
             continue
-        marker = "o" if s.role == "candidate" else "D"
         if s.mira.samples != null.samples:
-            axes.hlines(s.mira.expected, i - 0.3, i + 0.3, color="black", ls="--", lw=1)
-        axes.errorbar(i, s.mira.score, s.mira.stderr, fmt=marker, color=colors[s.name], capsize=4, ms=6, zorder=3)
-    axes.set_xticks(range(len(shown)), [f"{s.name}{_mark(s)}" for s in shown])
-    axes.set_xlim(-0.5, len(shown) - 0.5)
-    low = min(0.5, *(s.mira.score for s in scored if s.mira))
-    high = max(e, *(s.mira.score for s in scored if s.mira))
-    axes.set_ylim(low - (0.045 if columns == 4 else 0.07), max(high + 0.03, e + 1.3 * null.paper_band))
-    axes.set_ylabel("MIRA score")
-    axes.legend(loc="lower right", fontsize=8, frameon=False, ncols=columns)
+            axes.vlines(s.mira.expected, i - 0.35, i + 0.35, color="black", ls="--", lw=0.8)
+        marker = "o" if s.role == "candidate" else "D"
+        axes.errorbar(
+            s.mira.score, i, xerr=s.mira.stderr, fmt=marker, color=colors[s.name], capsize=2, ms=4, lw=1.2, zorder=3
+        )
+        if s.by_construction:
+            axes.annotate(
+                "by construction", (s.mira.score, i), (6, 0), textcoords="offset points", va="center", fontsize="small"
+            )
+    axes.set_yticks(range(len(shown)), [f"{s.name}{_mark(s)}" for s in shown], parse_math=False)
+    axes.set_ylim(len(shown) - 0.5, -0.5)
+    ends = [mira.score + side * mira.stderr for mira in scored for side in (-1, 1) if not np.isnan(mira.stderr)]
+    ends += [mira.score for mira in scored] + [e - null.paper_band, e + null.paper_band]
+    margin = 0.04 * (max(ends) - min(ends))
+    axes.set_xlim(min(ends) - margin, max(ends) + margin)
+    axes.locator_params(axis="x", nbins=6)
+    axes.set_xlabel("MIRA score")
+    _legend_below(axes, 2)
+
+
+def _beyond(standings: "list[Standing]", room: int) -> float:
+    r"""The inches that the longest name needs beyond a room of so many characters."""
+    return 0.07 * max(0, max((len(s.name) for s in standings), default=0) - room)
+
+
+def _columns_of_names(standings: "list[Standing]") -> int:
+    return 2 if max((len(s.name) for s in standings), default=0) < 20 else 1
+
+
+def _legend_below(axes: Axes, columns: int) -> None:
+    r"""Puts the legend below the axes and their label, where it hides nothing."""
+    below = axes.transAxes + ScaledTranslation(0, -30 / 72, axes.figure.dpi_scale_trans)
+    legend = axes.legend(
+        loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False, ncols=columns,
+        borderaxespad=0, columnspacing=1.2,
+    )  # fmt: skip
+    for text in legend.get_texts():
+        text.set_parse_math(False)
 
 
 def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -> None:
-    axes.plot([0, 1], [0, 1], color="black", ls="--", lw=1)
-    for s in standings:
-        if "tarp" in s.scores and s.scores["tarp"].result is not None:
-            tarp = s.scores["tarp"].result
-            style = STYLES.get(s.role, "-")
-            axes.plot(tarp.levels, tarp.coverage, style, color=colors[s.name], lw=1.5, label=s.name)
-            low, high = tarp.coverage - tarp.stderr, tarp.coverage + tarp.stderr
-            axes.fill_between(tarp.levels, low, high, color=colors[s.name], alpha=0.25, lw=0)
-    axes.set(xlim=(0, 1), ylim=(0, 1), xlabel="credibility level", ylabel="expected coverage (TARP)")
-    axes.set_xticks(np.linspace(0, 1, 6))
-    if len(axes.lines) > 1:
-        axes.legend(loc="upper left", fontsize=8, frameon=False)
+    axes.axhline(0, color="black", ls="--", lw=0.8)
+    for s in (s for s in standings if s.scores["tarp"].result is not None):
+        tarp = s.scores["tarp"].result
+        style = LINES.get(s.role, "-")
+        axes.plot(tarp.levels, tarp.coverage - tarp.expected, style, color=colors[s.name], lw=1.2, label=s.name)
+        low, high = (edge - tarp.expected for edge in (tarp.lower, tarp.upper))
+        axes.fill_between(tarp.levels, low, high, color=colors[s.name], alpha=0.2, lw=0)
+    axes.fill_between([], [], [], color=QUIET, alpha=0.3, lw=0, label="95 % of resampled fiducials")
+    axes.set(xlim=(0, 1), xlabel="credibility level", ylabel="coverage minus level (TARP)")
+    axes.locator_params(axis="y", nbins=6)
+    _legend_below(axes, _columns_of_names(standings))
 
 
 def convergence(result: "Result") -> Figure:
     r"""Draws the R-hat and the effective sample sizes of every posterior, a column of points per candidate."""
 
-    shown = [(s.name, c) for s in result.standings if (c := s.convergence) is not None and c.of_chains]
-    colors = _colors(list(result.standings))
+    shown = [(s.name, c) for s in _ranked(result) if (c := s.convergence) is not None and c.of_chains]
+    colors = _colors(_ranked(result))
     panels = [
         (keys, label)
         for keys, label in ((["rhat"], "R-hat"), (["ess_bulk", "ess_tail"], "effective sample size"))
         if any(key in c.values for _, c in shown for key in keys)
     ]
-    figure = Figure(figsize=(max(6.0, 1.5 + 1.1 * len(shown)), 1 + 2.7 * len(panels)), layout="constrained")
+    width = matplotlib.rcParams["figure.figsize"][0]
+    size = (max(width, 0.6 * len(shown) + 0.6), 0.5 + 0.55 * width * len(panels))  # many candidates need more
+    figure = Figure(figsize=size, layout="constrained", dpi=SHARP)
     FigureCanvasAgg(figure)
     for axes, (keys, label) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
         for i, (name, told) in enumerate(shown):
@@ -145,17 +205,17 @@ def convergence(result: "Result") -> Figure:
                 # Spread by the order of fiducials, which is random: no noise of our own.
                 width = 0.7 / len(keys)
                 at = i - 0.35 + width * (k + (np.arange(len(values)) + 0.5) / len(values))
-                axes.plot(at, values, "os"[k], color=colors[name], ms=3, alpha=0.6, mfc="none" if k else colors[name])
+                axes.plot(at, values, "os"[k], color=colors[name], ms=2, alpha=0.6, mfc="none" if k else colors[name])
         if keys == ["rhat"]:
             limit = shown[0][1].limit
-            axes.axhline(limit, color="black", ls="--", lw=1)
+            axes.axhline(limit, color="black", ls="--", lw=0.8)
             above = [f"{len(told.missed)} of {len(told.values['rhat'])}\nabove {limit:g}" for _, told in shown]
             labels = [f"{name}\n{count}" for (name, _), count in zip(shown, above, strict=True)]
             axes.set_xticks(range(len(shown)), labels)
         else:
             axes.plot([], [], "o", color=QUIET, ms=4, label="bulk")
             axes.plot([], [], "s", color=QUIET, ms=4, mfc="none", label="tail")
-            axes.legend(fontsize=8, frameon=False)
+            axes.legend(frameon=False)
             axes.set_xticks(range(len(shown)), [name for name, _ in shown])
         low, high = axes.get_ylim()
         if high > 4 * low:
@@ -163,7 +223,7 @@ def convergence(result: "Result") -> Figure:
             axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.set_ylabel(f"{label}, worst parameter")
         axes.set_xlim(-0.5, len(shown) - 0.5)
-    figure.suptitle(f"{result.task}: convergence, a point per posterior", fontsize=10)
+    figure.suptitle(f"{result.task}: convergence, a point per posterior", fontsize="large", parse_math=False)
     return figure
 
 
@@ -173,12 +233,15 @@ def sbc_histograms(result: "Result") -> Figure:
     If there are more dimensions than columns, those with the smallest p-values of all candidates are shown.
     """
 
-    standings = [s for s in result.standings if s.failure is None]
+    standings = [s for s in _ranked(result) if s.failure is None]
     colors = _colors(standings)
     shown = [(s, s.scores["sbc"].result) for s in standings if "sbc" in s.scores and s.scores["sbc"].result is not None]
     labels = shown[0][1].labels(result.names)
     columns = _columns([sbc.pvalues for _, sbc in shown])
-    figure = Figure(figsize=(max(5.0, 1.6 + 1.9 * len(columns)), 1.0 + 1.35 * len(shown)), layout="constrained")
+    unit = matplotlib.rcParams["figure.figsize"][0] / 3.35
+    wide = unit * max(3.35, 0.9 + 1.0 * len(columns)) + _beyond([s for s, _ in shown], 12)
+    size = (wide, unit * (0.7 + 0.68 * len(shown)))
+    figure = Figure(figsize=size, layout="constrained", dpi=SHARP)
     FigureCanvasAgg(figure)
     grid = figure.subplots(len(shown), len(columns), squeeze=False, sharex=True, sharey="row")
     for row, (standing, sbc) in zip(grid, shown, strict=True):
@@ -190,19 +253,20 @@ def sbc_histograms(result: "Result") -> Figure:
         for axes, column in zip(row, columns, strict=True):
             axes.stairs(band[1], edges, baseline=band[0], fill=True, color="#CCCCCC", lw=0)
             axes.axhline(1, color="black", ls="--", lw=0.8)
-            axes.stairs(heights[:, column], edges, color=colors[standing.name], lw=1.5)
+            axes.stairs(heights[:, column], edges, color=colors[standing.name], lw=1.2)
             axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], xticklabels=["0", "0.5", "1"])
-            axes.tick_params(labelsize=8)
             p = sbc.pvalues[column]
             said = f"p = {p:.3f}" if p >= 0.001 else f"p = {p:.0e}"
-            axes.text(0.5, 0.96, said, ha="center", va="top", fontsize=7, transform=axes.transAxes)
+            axes.text(0.5, 0.96, said, ha="center", va="top", fontsize="x-small", transform=axes.transAxes)
         row[0].set_ylim(0, 1.25 * max(band.max(), heights[:, columns].max()))  # room for the p-value
-        row[0].set_ylabel(standing.name, fontsize=9, rotation=0, ha="right", va="center")
+        row[0].set_ylabel(standing.name, fontsize="medium", rotation=0, ha="right", va="center")
     for axes, column in zip(grid[0], columns, strict=True):
-        axes.set_title(labels[column], fontsize=9)
+        axes.set_title(labels[column], fontsize="medium", parse_math=False)
     some = f" (the {len(columns)} with the smallest p of {len(labels)})" if len(columns) < len(labels) else ""
-    figure.suptitle(f"{result.task}: SBC ranks{some}", fontsize=10)
-    figure.supxlabel("rank / (S + 1)\nfrequency relative to a perfect candidate, 95 % band of a panel", fontsize=8)
+    figure.suptitle(f"{result.task}: SBC ranks{some}", fontsize="large", parse_math=False)
+    figure.supxlabel(
+        "rank / (S + 1)\nfrequency relative to a perfect candidate, 95 % band of a panel", fontsize="small"
+    )
     return figure
 
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from ..errors import UsageError
 from .methods import console_methods, explain_methods
 from .outputs import announce, claim, finish, open_folder, resolved
+from .page import REPORT, try_report
 from .provenance import provenance
+from .screen import screen
 from .tables import console
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ def save_config(settings: Any, folder: Path) -> None:
 
 
 def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: Mapping[str, Any] | None = None) -> None:
-    r"""Writes tables, figures and `provenance.json`, and prints the ranking, warnings and failures.
+    r"""Writes tables, figures, `provenance.json` and the page, and prints the ranking, warnings and failures.
 
     Arguments:
         result: What the run gave.
@@ -109,20 +111,19 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: M
         facts: What else `provenance.json` is to say.
     """
 
-    from rich.console import Console
-
     result.write(folder)
     told = {"task": task, "seed": result.seed, "seconds": seconds, "candidate_seconds": result.seconds}
     told |= {"failures": result.failures, "identity": dict(result.identity), "files": dict(result.files)}
     told |= dict(facts or {})
     told["files"] = dict(result.files) | dict((facts or {}).get("files", {}))
+    announce(folder, REPORT)
     finish(folder, provenance(**told))
-    screen = Console()
-    screen = screen if screen.is_terminal else Console(width=180)
-    screen.print(console(result, screen.width))
+    failure = try_report(folder)
+    page = screen()
+    page.print(console(result, page.width))
     if result.methods is not None:
-        screen.print(console_methods(result.methods, screen.width))
-        screen.print(explain_methods(result.methods, result.rank_by, screen.width), highlight=False)
+        page.print(console_methods(result.methods, page.width))
+        page.print(explain_methods(result.methods, result.rank_by, page.width), highlight=False)
     for notice in (*result.reuse, *result.notices):
         log.info("%s", notice)
         print(f"note: {notice}", file=sys.stderr)
@@ -130,5 +131,8 @@ def conclude(result: "Result", folder: Path, task: str, seconds: float, facts: M
         print(f"warning: {warning}", file=sys.stderr)
     for name, reason in result.failures.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
-    print(f"{seconds:.1f} s. Tables, figures and log: {folder}")
+    if failure:
+        print(failure, file=sys.stderr)
+    look = "" if failure else f"; look at {folder / REPORT}"
+    print(f"{seconds:.1f} s. Tables, figures and log: {folder}{look}")
     log.info("done in %.1f s", seconds)

@@ -7,8 +7,8 @@ themselves whose they are.
 """
 
 __all__ = [
-    "FACTS", "MARK", "announce", "check_folder", "claim", "clear", "clear_collected", "copy_code", "finish",
-    "open_folder", "read_facts", "resolved", "write_json",
+    "FACTS", "LOOKS", "MARK", "announce", "check_folder", "check_style", "claim", "clear", "clear_collected",
+    "copy_code", "finish", "open_folder", "read_facts", "resolved", "write_json",
 ]  # fmt: skip
 
 import contextlib
@@ -31,7 +31,9 @@ JOURNAL = ".outputs"
 FACTS = "provenance.json"
 CODE = "code"  # the folder of the user's files as they ran
 LARGEST = 2**20  # bytes of a file of code that is copied; a larger one holds data
+LOOKS = ("paper", "screen")  # of figures; see `mira_bench.report.figures`
 MARK = "made by mira_bench"  # is in our figures
+_COLLECTION = b'<meta name="subject" content="collection">'  # is in the page of what was collected
 
 COLLECTED = (
     "leaderboard.csv", "leaderboard.md", "leaderboard.tex", "leaderboard.png", "leaderboard.pdf", "table.csv",
@@ -73,6 +75,13 @@ def check_folder(folder: Path) -> None:
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     if not there.is_dir() or not os.access(there, os.W_OK):
         raise UsageError(f"the folder {folder} cannot be written: {there} is no folder that can be")
+
+
+def check_style(style: str) -> None:
+    r"""Raises if figures have no such look, before work is spent on what they would show."""
+
+    if style not in LOOKS:
+        raise UsageError(f"style={style!r} is not one of {', '.join(LOOKS)}")
 
 
 def open_folder(folder: Path, besides: Container[str] = ()) -> None:
@@ -130,6 +139,8 @@ def clear_collected(folder: Path) -> None:
 
     if _header(folder / "leaderboard.csv").startswith("leaderboard,task,rank,candidate,"):
         _remove(folder, COLLECTED)
+        pages = ("report.html", "leaderboard.html")
+        _remove(folder, [name for name in pages if _COLLECTION in _beginning(folder / name)])
 
 
 def _remove(folder: Path, names: Iterable[str]) -> None:
@@ -160,6 +171,10 @@ def _signed(folder: Path) -> Iterator[str]:
     r"""The files that show by themselves that they are ours."""
     if _header(folder / "methods.csv").startswith("method,networks,failed,"):
         yield "methods.csv"
+    if _header(folder / "details.json").startswith('{"format": '):
+        yield "details.json"
+    if MARK.encode() in _beginning(folder / "report.html"):
+        yield "report.html"
     for path in (folder / "figures").glob("*.p[nd][gf]"):
         with contextlib.suppress(OSError):
             if MARK.encode() in path.read_bytes():
@@ -169,6 +184,14 @@ def _signed(folder: Path) -> Iterator[str]:
         with contextlib.suppress(OSError):
             if told and hashlib.sha256(path.read_bytes()).hexdigest().startswith(told[1]):
                 yield f"{CODE}/{path.name}"
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(2**12)
+    except OSError:
+        return b""
 
 
 def _header(path: Path) -> str:

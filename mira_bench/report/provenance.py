@@ -4,6 +4,7 @@ __all__ = ["provenance"]
 
 import os
 import platform
+import shlex
 import subprocess
 import sys
 from datetime import datetime, timezone
@@ -43,12 +44,19 @@ def _git() -> dict[str, str | bool] | None:
         return None
 
 
+def _command() -> str:
+    r"""The command as it is typed, with quotes where a shell needs them."""
+    name = Path(sys.argv[0]).name
+    words = ["python", "-m", "mira_bench"] if name == "__main__.py" else [name]
+    return shlex.join([*words, *sys.argv[1:]])
+
+
 def provenance(**more: Any) -> dict[str, Any]:
     r"""Returns the circumstances of this process, with what the caller adds."""
 
     now = datetime.now(timezone.utc)
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": _command(),
         "date": now.date().isoformat(),
         "finished": now.isoformat(timespec="milliseconds"),
         "python": platform.python_version(),

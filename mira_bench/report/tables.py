@@ -1,15 +1,17 @@
 r"""The ranking as csv, Markdown, LaTeX and on a terminal."""
 
-__all__ = ["console", "display", "known", "latex", "markdown", "number", "plus_minus", "read_table", "save"]
+__all__ = [
+    "console", "display", "known", "latex", "markdown", "number", "plus_minus", "read_table", "save", "without_empty",
+]  # fmt: skip
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from ..ranking.tiers import TIERS, rule
+from ..ranking.tiers import TIER_WORDS, rule
 from .outputs import announce
 
 if TYPE_CHECKING:
@@ -23,8 +25,12 @@ WORDS = {
     "task", "candidate", "metric", "view", "note", "role", "tier", "tied", "verdict", "evidence", "method", "tiers",
     "best", "worst", "verdicts", "objections", "leaderboard", "settings", "seeds", "reason", "host", "folder", "row",
     "column", "rule", "winner", "case", "name", "overrides", "status",
+    "preprocess",
 }  # fmt: skip
-SOMETIMES = ("Δ ln Z", "R-hat")  # columns that only candidates with a likelihood or chains fill
+KEPT = ("", "candidate", "verdict", "evidence")
+NUMBERS = (
+    "MIRA", "σ", "by MIRA", "cal. p", "energy", "skill", "Δ", "TARP", "SBC p", "C2ST", "MMD", "Δ ln Z", "R-hat",
+)  # fmt: skip
 
 
 def read_table(path: Path) -> pd.DataFrame:
@@ -100,7 +106,14 @@ def display(ranking: pd.DataFrame, more: Mapping[str, str] | None = None) -> pd.
     table = pd.DataFrame({title: [cell(r) for r in rows] for title, cell in columns.items()})
     for name, title in (more or {}).items():
         table.insert(table.columns.get_loc("verdict"), title, [number(value) for value in ranking[name]])
-    return table.drop(columns=[title for title in SOMETIMES if (table[title] == DASH).all()])
+    return without_empty(table)
+
+
+def without_empty(table: pd.DataFrame) -> pd.DataFrame:
+    r"""Leaves out the columns in which nobody has anything; not those that say who it is, and why there is nothing."""
+
+    others = [title for title in table.columns if title not in KEPT]
+    return table.drop(columns=[title for title in others if len(table) and (table[title] == DASH).all()])
 
 
 def _line(cell: Any) -> str:
@@ -135,8 +148,13 @@ def latex(table: pd.DataFrame) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def explanation(result: "Result") -> str:
-    r"""What a reader of the ranking must know, in a few lines."""
+def explanation(result: "Result", shown: Container[str]) -> str:
+    r"""What a reader of the ranking must know about its columns, in a few lines.
+
+    Arguments:
+        result: The result.
+        shown: The titles of the columns that are shown.
+    """
 
     lines = []
     scored = [s.mira for s in result.standings if s.mira is not None]
@@ -148,23 +166,23 @@ def explanation(result: "Result") -> str:
         lines.append(
             f"{fiducials} fiducials, {' to '.join(map(str, sorted({counts[0], counts[-1]})))} samples, "
             f"{regions} regions, normalize={first.normalize}. A perfect candidate scores {first.expected:.4f} "
-            f"± {number(first.null_stderr)}{each}; the paper's band: ± {first.paper_band:.4f}. "
-            "σ: MIRA's deviation from that in null standard deviations."
+            f"± {number(first.null_stderr)}{each}; the paper's band: ± {first.paper_band:.4f}."
+            + (" σ: MIRA's deviation from that in null standard deviations." if "σ" in shown else "")
         )
     ordered_by = rule(result.standings, result.rank_by)
     lines.append(f"Ranked by {ordered_by}.")
-    if ordered_by == TIERS or result.rank_by == "tiers_first":
-        lines.append(
-            "Tiers: A no miscalibration found (! with objections, see below), B miscalibrated, C no better than the "
-            "prior, ? too few fiducials to tell. What each verdict means, and what to do: docs/verdicts.md."
-        )
-    if result.ranking["not_converged"].fillna(0).any():
+    if "tier" in shown:
+        ranked = result.ranking[result.ranking["role"] == "candidate"]
+        there = [f"{tier} {words}" for tier, words in TIER_WORDS.items() if (ranked["tier"] == tier).any()]
+        objected = ", ! with objections (see below)" if ranked["objections"].fillna("").any() else ""
+        lines.append(f"Tiers: {', '.join(there)}{objected}. What each verdict means, and what to do: docs/verdicts.md.")
+    if "R-hat" in shown and result.ranking["not_converged"].fillna(0).any():
         lines.append("R-hat: the largest of all posteriors; ! if some miss the limit. None is dropped.")
     return "\n".join(lines)
 
 
 def save(result: "Result", folder: Path) -> None:
-    r"""Writes `scores.parquet`, `summary.csv` and `ranking.csv`, `.md`, `.tex`.
+    r"""Writes `scores.parquet`, `summary.csv`, `ranking.csv`, `.md`, `.tex`.
 
     With several seeds there is `methods.csv`, and if something was trained `trainings.csv`.
     """
@@ -181,7 +199,8 @@ def save(result: "Result", folder: Path) -> None:
     result.ranking.to_csv(folder / "ranking.csv", index=False)
     table = display(result.ranking, result.columns)
     title = f"# {result.task}\n\n"
-    (folder / "ranking.md").write_text(title + markdown(table) + "\n" + explanation(result) + "\n", encoding="utf-8")
+    text = title + markdown(table) + "\n" + explanation(result, table.columns) + "\n"
+    (folder / "ranking.md").write_text(text, encoding="utf-8")
     (folder / "ranking.tex").write_text(latex(table), encoding="utf-8")
 
 
@@ -200,28 +219,16 @@ def console(result: "Result", width: int) -> "Table":
     from rich.table import Table
 
     shown = display(result.ranking, result.columns)
-    table = Table(
-        title=escape(f"{result.task}: which posterior can be trusted"), caption=explanation(result), box=box.SIMPLE_HEAD
-    )
     narrow = next((columns for limit, columns in FITTING.items() if width < limit), None)
-    shown = shown if narrow is None else shown[[*narrow, "evidence"]]
+    shown = shown if narrow is None else shown[[title for title in (*narrow, "evidence") if title in shown]]
+    table = Table(
+        title=escape(f"{result.task}: which posterior can be trusted"), caption=explanation(result, shown.columns),
+        caption_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+    )  # fmt: skip
     for title in shown.columns:
         if title != "evidence":
-            right = title in (
-                "MIRA",
-                "σ",
-                "by MIRA",
-                "cal. p",
-                "energy",
-                "skill",
-                "Δ",
-                "TARP",
-                "SBC p",
-                "C2ST",
-                "MMD",
-                *SOMETIMES,
-            )
-            table.add_column(title, justify="right" if right else "left", no_wrap=title != "verdict")
+            right = title in (*NUMBERS, *result.columns.values())
+            table.add_column(title, justify="right" if right else "left", no_wrap=title not in ("candidate", "verdict"))
     candidates = result.ranking["role"] == "candidate"
     for i, row in enumerate(shown.itertuples(index=False)):
         *cells, evidence = (escape(_line(c)) for c in row)

@@ -34,14 +34,16 @@ def training_table(curves: Curves, seconds: Mapping[str, float]) -> pd.DataFrame
 def training_figure(curves: Curves) -> "Figure":
     r"""Draws a panel per trained candidate, with all its curves over epochs."""
 
+    import matplotlib
     from matplotlib.figure import Figure
 
-    from .figures import COLORS
+    from .figures import COLORS, SHARP
 
     drawn = {name: own for name, own in curves.items() if own}
-    columns = min(3, len(drawn))
+    columns = min(2, len(drawn))
     rows = -(-len(drawn) // columns)
-    figure = Figure(figsize=(3.4 * columns, 2.6 * rows), layout="constrained")
+    width = matplotlib.rcParams["figure.figsize"][0]
+    figure = Figure(figsize=(width, (0.75 if columns == 1 else 0.5) * width * rows), layout="constrained", dpi=SHARP)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis in axes[len(drawn) :]:
         axis.set_axis_off()
@@ -50,7 +52,7 @@ def training_figure(curves: Curves) -> "Figure":
             axis.plot(epochs, values, color=COLORS[i % len(COLORS)], lw=1.2, label=key.replace("_", " "))
         if all((values > 0).all() for _, values in own.values()):
             axis.set_yscale("log")
-        axis.set_title(name, fontsize=9, parse_math=False)
+        axis.set_title(name, fontsize="medium", parse_math=False)
         axis.set_xlabel("epoch")
-        axis.legend(fontsize=7, frameon=False)
+        axis.legend(fontsize="small", frameon=False)
     return figure
