@@ -1,5 +1,14 @@
 r"""mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
 
+- `score(truths, {"npe": samples})` scores and ranks samples that exist: arrays, tables, ArviZ, files, sbi's posteriors.
+- `run(task, {"npe": candidate})` simulates, samples, scores and ranks; `Task.from_simulator` makes a task.
+- `load(folder)` reads the folder of a run, and `load(folder).posterior("npe")` is the network that it trained.
+- `mira`, `calibration`, `tarp`, `sbc`, `energy_score`, ... are the metrics, functions of `(truths, samples)`;
+  `c2st`, `mmd`, `wasserstein`, `moments`, ... compare two sets of samples.
+- `draw(posterior, x, count)` samples a posterior; `plan(width=0.1)` says how many fiducials are needed.
+
+A result has `.ranking` and `.summary` (DataFrames), `.plot("overview")` and `.save(folder)`.
+
 Example:
     >>> import numpy as np, mira_bench as mb
     >>> rng = np.random.default_rng(0)
@@ -12,11 +21,14 @@ __all__ = [
     "Block",
     "C2st",
     "Calibration",
+    "CalibrationResult",
     "Candidate",
     "Convergence",
     "Draws",
     "Energy",
     "Evidence",
+    "Fidelity",
+    "FidelityResult",
     "Fiducials",
     "Hpd",
     "Lc2st",
@@ -31,6 +43,7 @@ __all__ = [
     "Rehearsal",
     "Result",
     "RunError",
+    "Saved",
     "Sbc",
     "Scores",
     "SlicedDistances",
@@ -39,16 +52,20 @@ __all__ = [
     "Sufficient",
     "Tarp",
     "Task",
+    "Trained",
     "TwoSampleResult",
     "UsageError",
     "Wasserstein",
     "__version__",
     "c2st",
+    "calibration",
     "draw",
     "effective_samples",
     "energy_score",
+    "fidelity",
     "hpd_coverage",
     "lc2st",
+    "load",
     "log_bayes_factor",
     "mira",
     "mira_sufficient",
@@ -87,9 +104,12 @@ if _TYPE_CHECKING:
     from .metrics import (
         C2st,
         Calibration,
+        CalibrationResult,
         Convergence,
         Energy,
         Evidence,
+        Fidelity,
+        FidelityResult,
         Hpd,
         Lc2st,
         Mira,
@@ -106,7 +126,9 @@ if _TYPE_CHECKING:
         TwoSampleResult,
         Wasserstein,
         c2st,
+        calibration,
         energy_score,
+        fidelity,
         hpd_coverage,
         lc2st,
         log_bayes_factor,
@@ -126,6 +148,7 @@ if _TYPE_CHECKING:
     from .result import Result
     from .runner.run import run
     from .runner.score import score
+    from .saved import Saved, Trained, load
     from .task import Task
     from .trainer import Rehearsal, Stage
 
@@ -138,9 +161,11 @@ _HOMES = {
     "fiducials": "Fiducials",
     "metric": "Block Metric Scores",
     "metrics": (
-        "C2st Calibration Convergence Energy Evidence Hpd Lc2st Mira Mmd Moments MomentsResult PooledSbc Pqmass Sbc "
-        "SlicedDistances SlicedWasserstein Sufficient Tarp TwoSampleResult Wasserstein c2st energy_score hpd_coverage "
-        "lc2st log_bayes_factor mira mira_sufficient mmd moments pqmass sbc sliced_wasserstein tarp wasserstein"
+        "C2st Calibration CalibrationResult Convergence Energy Evidence Fidelity FidelityResult Hpd Lc2st Mira Mmd "
+        "Moments MomentsResult PooledSbc Pqmass Sbc SlicedDistances SlicedWasserstein Sufficient Tarp TwoSampleResult "
+        "Wasserstein c2st calibration energy_score fidelity hpd_coverage lc2st log_bayes_factor mira mira_sufficient "
+        "mmd moments pqmass sbc "
+        "sliced_wasserstein tarp wasserstein"
     ),
     "metrics.mira": "theory",
     "ranking.power": "plan",
@@ -148,6 +173,7 @@ _HOMES = {
     "result": "Result",
     "runner.run": "run",
     "runner.score": "score",
+    "saved": "Saved Trained load",
     "task": "Task",
     "trainer": "Rehearsal Stage",
 }

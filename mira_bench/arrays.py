@@ -42,6 +42,7 @@ class OnDisk:
         read: Returns the given rows, $(l, S, *event)$ up to the shape of the event.
         first: Returns the first sample of the given rows, $(l, 1, *event)$ up to the shape of the event, if that is
             cheaper than to read all of them.
+        chains: The number of chains that the samples come from, one behind the other, if that is known.
     """
 
     source: str
@@ -49,20 +50,30 @@ class OnDisk:
     dtype: Any
     read: Callable[[slice], Array]
     first: Callable[[slice], Array] | None = None
+    chains: int | None = None
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> Array:
-        part = self.read(rows)
+        part = self._guarded(self.read, rows)
         return part.reshape(part.shape[0], *self.shape[1:])
 
     def peek(self, rows: slice) -> Array:
         r"""Returns the first sample of some fiducials."""
         if self.first is None:
             return self[rows][:, :1]
-        part = self.first(rows)
+        part = self._guarded(self.first, rows)
         return part.reshape(part.shape[0], 1, *self.shape[2:])
+
+    def _guarded(self, read: Callable[[slice], Array], rows: slice) -> Array:
+        try:
+            return read(rows)
+        except UsageError:
+            raise
+        except Exception as error:  # readers raise whatever their libraries do
+            reason = next(iter(str(error).splitlines()), type(error).__name__)
+            raise UsageError(f"{self.source} cannot be read: {reason}") from error
 
 
 def is_device_tensor(values: object) -> bool:

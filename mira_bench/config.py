@@ -36,6 +36,7 @@ EXECUTION = (
     "check_store",
     "keep_samples",
     "progress",
+    "style",
     "dry",
     "fit",
     "sweep",

@@ -1,6 +1,9 @@
-r"""Samples in the order of a Markov chain: how many independent ones they are worth."""
+r"""Samples in the order of Markov chains: how many independent ones they are worth, and whether chains agree."""
 
-__all__ = ["autocorrelated", "effective_samples", "effective_size", "halves", "normal_scores", "sort_groups"]
+__all__ = [
+    "FEWEST_DRAWS", "autocorrelated", "chain_rhat", "effective_samples", "effective_size", "halves", "normal_scores",
+    "rank_rhat", "sort_groups",
+]  # fmt: skip
 
 import numpy as np
 import scipy
@@ -12,8 +15,10 @@ from .streams import generator
 
 FIDUCIALS = 32  # the effective sample size is found on so many fiducials, evenly spaced
 PARAMETERS = 64  # and on so many parameters
+ENTRIES = 2**22  # samples of parameters that are looked at together: about a third of a gigabyte
 FEWEST = 8  # with fewer samples there are no autocorrelations to speak of
 ENOUGH = 0.5  # of the samples
+FEWEST_DRAWS = 4  # per chain: two in each half
 
 
 def _autocorrelations(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -97,9 +102,11 @@ def _median(samples: Array, shuffle: np.random.Generator | None = None) -> float
     smallest = []
     for l in _chosen(fiducials, FIDUCIALS):
         values = flat(as_array(samples[l : l + 1], "samples"), 2)[0]
-        part = as_host(values[:, _chosen(values.shape[1], PARAMETERS)])
-        chain = (part if shuffle is None else shuffle.permutation(part))[None]
-        smallest.append(effective_size(normal_scores(halves(chain))).min())
+        order = slice(None) if shuffle is None else shuffle.permutation(count)
+        some = _chosen(values.shape[1], PARAMETERS)
+        parts = np.array_split(some, -(-len(some) * count // ENTRIES))
+        chains = (as_host(values[:, part])[order][None] for part in parts if len(part))
+        smallest.append(min(effective_size(normal_scores(halves(chain))).min() for chain in chains))
     return float(np.median(smallest))
 
 
@@ -121,6 +128,40 @@ def autocorrelated(samples: Array) -> float | None:
     orders = max(1, FIDUCIALS // samples.shape[0])
     shuffled = min(_median(samples, generator(0, "order", i)) for i in range(orders))
     return effective if effective < ENOUGH * shuffled else None
+
+
+def _split_rhat(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    count = z.shape[1]
+    between = z.mean(axis=1).var(axis=0, ddof=1)
+    within = z.var(axis=1, ddof=1).mean(axis=0)
+    # Chains that do not move have no variance within: at one place all of them agree, at several they never will.
+    stuck = np.where(between > 0, np.inf, 1 / count)
+    ratio = np.divide(between, within, out=stuck, where=within > 0)
+    return np.asarray(np.sqrt(ratio + (count - 1) / count))
+
+
+def rank_rhat(chains: NDArray[np.float64]) -> NDArray[np.float64]:
+    r"""Returns the rank-normalized split $\hat R$ of chains $(m, n, p)$: $(p,)$; see `mira_bench.inference.rhat`."""
+
+    split = halves(chains)
+    folded = np.abs(split - np.median(split, axis=(0, 1)))
+    return np.maximum(_split_rhat(normal_scores(split)), _split_rhat(normal_scores(folded)))
+
+
+def chain_rhat(samples: Array, chains: int) -> NDArray[np.float64] | None:
+    r"""Returns the largest $\hat R$ of a parameter (of up to 64) for each fiducial; none if chains are too short.
+
+    Arguments:
+        samples: The samples, with shape $(L, S, d)$, one chain behind the other.
+        chains: The number of chains.
+    """
+
+    fiducials, count, dim = samples.shape
+    if count // chains < FEWEST_DRAWS or count % chains:
+        return None
+    some = _chosen(dim, PARAMETERS)
+    each = (as_host(samples[l][:, some]).reshape(chains, -1, len(some)) for l in range(fiducials))
+    return np.array([rank_rhat(one).max() for one in each])
 
 
 def sort_groups(samples: NDArray, groups: NDArray[np.integer], by: int = 0) -> NDArray:

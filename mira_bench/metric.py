@@ -49,6 +49,8 @@ class Block:
             $(L, 1)$ if nobody knows the latter, if the candidate has one.
         diagnostics: What the candidate's sampler says about each posterior, by name, with shape $(L,)$, or none.
         precision: The precision that the samples had before they became an array, by default that of the array.
+        event: The shape of a truth before it became a row of numbers, or none if it is not known.
+        misfit: Computes the misfit of the samples to the data, with shape $(L, S)$, if the task has one.
     """
 
     truths: NDArray[np.float64]
@@ -68,6 +70,8 @@ class Block:
     log_evidence: Callable[[], NDArray] | None = None
     diagnostics: Mapping[str, NDArray[np.float64]] | None = None
     precision: str | None = None
+    event: tuple[int, ...] | None = None
+    misfit: Callable[[], NDArray] | None = None
 
     def __post_init__(self) -> None:
         truths, samples = meet_ties(self.truths, self.samples, self.precision)
@@ -198,6 +202,7 @@ MISSING = {
     "log_prob_truth": "the candidate has no normalized density",
     "log_evidence": "the candidate has no evidence",
     "diagnostics": "the candidate's samples come without diagnostics",
+    "event": "truths are no images here",
 }
 
 
@@ -249,7 +254,7 @@ class Metric(ABC):
     Attributes:
         name: What it is called in tables and in the store.
         version: Raised when its records change, so that old ones are not reused.
-        needs: What it cannot do without: `x`, `reference`, `log_prob`, `log_evidence` or `diagnostics` of a block.
+        needs: What it cannot do without: `x`, `reference`, `log_prob`, `log_evidence`, ... of a block; see `MISSING`.
             Where that is missing, its row says so.
         packages: Further packages whose versions decide its numbers.
         normalize: The scale of distances that it asks a block for; see `mira_bench.ranks.scaling`.

@@ -3,12 +3,13 @@ r"""What a run or a call of `score` gives: tables, a ranking, figures, and a fol
 __all__ = ["Result"]
 
 import hashlib
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -20,10 +21,14 @@ from .ranking.tiers import TIERS, notices, rank, rule
 from .ranking.trainings import method_table
 from .ranking.verdicts import objections
 from .report import tables
-from .report.outputs import announce, clear, copy_code
+from .report.details import DETAILS, details
+from .report.html import ranking_html, sentence
+from .report.outputs import announce, check_style, clear, copy_code
+from .report.page import try_report
 from .report.trainings import Curves, training_figure, training_table
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 NUMBERS = ["score", "stderr", "expected", "pvalue"]
@@ -61,12 +66,17 @@ class Result:
         seconds: The time spent on sampling and scoring, per candidate.
         warnings: What makes the scores less than they seem, one sentence each.
         reuse: What came from the store, and whether it is believed, one sentence each.
+        remarks: What the task says to readers of its ranking, one sentence each.
         identity: Hashes that tell this task and these candidates from others of the same name.
         files: The hashes of the user's files that took part, by path.
         pictures: Draws the task's own figures, by name, if it has any.
+        corners: Gives the samples of a few fiducials for corner plots, see `mira_bench.report.glimpses`, if it has any.
         curves: For candidates that were trained, their curves by name: epochs, and the values there.
         training_seconds: How long the training of each took, whenever it was made.
         preprocess: The name of what was done to truths and samples before scoring, if the task does anything.
+        style: The look of its figures: `"paper"`, a column with the fonts of journals, or `"screen"`.
+
+    Attributes:
         folder: Where it was saved last.
     """
 
@@ -79,14 +89,22 @@ class Result:
     seconds: dict[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     reuse: Sequence[str] = ()
+    remarks: Sequence[str] = ()
     identity: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     pictures: "Callable[[], Mapping[str, Figure]] | None" = None
+    corners: Callable[[], Mapping[str, Any]] | None = None
     curves: Curves = field(default_factory=dict)
     training_seconds: Mapping[str, float] = field(default_factory=dict)
     preprocess: str = ""
+    style: str = "paper"
     folder: Path | None = field(default=None, init=False)
+
+    def in_style(self, style: str) -> "Result":
+        r"""Returns the same result, whose figures have another look."""
+        check_style(style)
+        return replace(self, style=style)
 
     def __repr__(self) -> str:
         scores = [one for s in self.standings for one in s.scores.values()]
@@ -96,21 +114,23 @@ class Result:
         parts["fiducials"] = max(lengths, default=None)
         parts["samples"] = samples[0] if len(samples) == 1 else samples or None
         parts["folder"] = None if self.folder is None else str(self.folder)
-        return f"Result({', '.join(f'{key}={value!r}' for key, value in parts.items())})"
+        return f"Result({', '.join(f'{key}={value!r}' for key, value in parts.items())}): {sentence(self.ranking)}"
 
     @property
     def notices(self) -> list[str]:
         r"""What the ranking does not say: that there are no tiers, or what speaks against a candidate of tier A."""
-        told = [f"truths and samples are scored after preprocess={self.preprocess}"] if self.preprocess else []
+        told = [*self.remarks]
+        told += [f"truths and samples are scored after preprocess={self.preprocess}"] if self.preprocess else []
         told += notices(self.standings, self.rank_by, self.seed)
         if self.rank_by != "tiers":
             return told
         words = rule(self.standings, self.rank_by)
         if words != TIERS:
             lacking = [metric for metric in ("calibration", "energy") if metric not in self.metrics]
-            reason = (
-                f"without the metric {' and '.join(lacking)}" if lacking else "where the prior's energy is not known"
+            unknown = (
+                "where the skill against the prior is not known: there is no prior, or there are too few fiducials"
             )
+            reason = f"without the metric {' and '.join(lacking)}" if lacking else unknown
             return [f"there are no tiers {reason}; candidates are ranked by {words}", *told]
         ranked = [s for s in self.standings if s.role == "candidate" and s.failure is None]
         untested = [s.name for s in ranked if s.tier == "-"]
@@ -190,14 +210,40 @@ class Result:
                     found.setdefault(f"metric {metric}", f"{scores.note.removeprefix('failed: ')} (for {s.name})")
         return found
 
-    def plot(self) -> "Figure":
-        r"""Draws the paper's figure: MIRA scores above, TARP coverage below."""
-        from .report.figures import overview
+    def with_failures(self, failures: Mapping[str, str], names: Sequence[str]) -> "Result":
+        r"""Returns the result with candidates that could not be scored, each in its place.
 
-        return overview(self)
+        Arguments:
+            failures: Why they could not be scored, by name.
+            names: The names of all candidates, in the order in which they were given.
+        """
+        scored = {one.name: one for one in self.standings}
+        everyone = [scored.get(name) or Standing(name, failure=failures[name]) for name in names]
+        return replace(self, standings=everyone)
+
+    def plot(self, kind: str = "overview", ax: "Axes | None" = None) -> "Figure | Axes":
+        r"""Draws a plot.
+
+        Arguments:
+            kind: `"overview"`, the paper's figure; `"sbc"`, `"convergence"`, `"training"`; or `"mira"`, `"skill"`,
+                `"coverage"`, which have one panel.
+            ax: The axes into which the latter are drawn, by default those of a new figure.
+
+        Returns:
+            The figure; or the axes, if they were given.
+        """
+        from .report.figures import drawn_in, notebooks_show_figures
+        from .report.panels import draw
+
+        notebooks_show_figures()
+        with drawn_in(self.style):
+            return draw(self, kind, ax)
+
+    def _repr_html_(self) -> str:
+        return ranking_html(self.task, self.ranking, self.columns)
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        r"""Writes tables and figures into a folder, without what an earlier result left there."""
+        r"""Writes tables, figures and a page into a folder, without what an earlier result left there."""
         path = Path(folder)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -206,12 +252,16 @@ class Result:
             raise UsageError(f"the folder {path} cannot be written: {error}") from error
         texts = {name: content for name in self.files if (content := self._unchanged(name)) is not None}
         copy_code(path, texts)
-        return self.write(path)
+        self.write(path)
+        try_report(path)
+        return path
 
     def write(self, folder: Path) -> Path:
         r"""Writes tables and figures beside what is in a folder."""
         try:
             tables.save(self, folder)
+            announce(folder, DETAILS)
+            (folder / DETAILS).write_text(json.dumps(details(self), allow_nan=False), encoding="utf-8")
         except OSError as error:
             raise UsageError(f"the folder {folder} cannot be written: {error}") from error
         self.save_figures(folder / "figures")
@@ -235,13 +285,14 @@ class Result:
             announce(top, *(f"{(folder / name).relative_to(top).as_posix()}.{kind}" for kind in ("png", "pdf")))
             figures.save(figure, folder / name)
 
-        if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
-            save("overview", self.plot())
-        if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
-            save("sbc", figures.sbc_histograms(self))
-        if any(s.convergence is not None and s.convergence.of_chains for s in self.standings):
-            save("convergence", figures.convergence(self))
-        if any(self.curves.values()):
-            save("training", training_figure(self.curves))
-        for name, figure in (self.pictures() if self.pictures is not None else {}).items():
-            save(name, figure)
+        with figures.drawn_in(self.style):
+            if any(s.mira is not None or "tarp" in s.scores for s in self.standings):
+                save("overview", figures.overview(self))
+            if any("sbc" in s.scores and s.scores["sbc"].result is not None for s in self.standings):
+                save("sbc", figures.sbc_histograms(self))
+            if any(s.convergence is not None and s.convergence.of_chains for s in self.standings):
+                save("convergence", figures.convergence(self))
+            if any(self.curves.values()):
+                save("training", training_figure(self.curves))
+            for name, figure in (self.pictures() if self.pictures is not None else {}).items():
+                save(name, figure)

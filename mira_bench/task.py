@@ -54,6 +54,8 @@ class Task(Protocol, metaclass=_Makers):
       outside of its support. NLE and NRE need it;
     - `log_likelihood(y, x)`: the log-likelihood of points, for shapes that broadcast: $(L, K, *event)$ and
       $(L, 1, *data)$ give $(L, K)$. The calibration test then ranks the truth's likelihood, which sees much;
+    - `misfit(y, x)`: how far points are from the data, as the mean square of residuals in units of their noise, for the
+      same shapes. The metric `fidelity` shows it;
     - `conditional`: false if `x` is not what the samples are given, so that no test may use it;
     - `simulator(y, rng)`: an observation for each of the given parameters, with shape $(n, *data)$;
     - `support`: `(low, high)`, the bounds of the prior where they are not `bounds`, infinite where there are none;

@@ -150,6 +150,8 @@ class Viewed(Metric):
             log_prob_truth=None,
             in_support=None,
             log_likelihood=None,  # and the likelihood looks at all parameters
+            event=None,  # and what is seen may be no image
+            misfit=None,
         )
         record: Record = self.metric.observe(seen)
         return record

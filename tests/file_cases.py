@@ -19,9 +19,10 @@ def score_files(truths="truths.npy", metrics=METRICS, **candidates):
 
 
 def same(result, reference):
-    r"""Asserts that two results are equal to the bit."""
-    pd.testing.assert_frame_equal(result.summary, reference.summary, check_exact=True)
-    pd.testing.assert_frame_equal(result.scores, reference.scores, check_exact=True)
+    r"""Asserts that two results are equal to the bit, but for the R-hat that only files of chains have."""
+    for mine, other in ((result.summary, reference.summary), (result.scores, reference.scores)):
+        rest = mine[mine.metric != "convergence"].reset_index(drop=True)
+        pd.testing.assert_frame_equal(rest, other, check_exact=True)
 
 
 def refused(words, function, *arguments, **more):

@@ -16,7 +16,7 @@ PACKAGE = Path(mb.__file__).parent
 
 # From the ground up. A room knows those below it.
 FLOORS = (
-    {"_version", "compiling", "durations", "errors", "moved", "writing"},
+    {"_version", "compiling", "durations", "errors", "memory", "moved", "writing"},
     {"arrays", "statistics", "streams", "trainer"},
     {"diagnostics", "layouts", "sharing"},
     {"ranks"},
@@ -31,6 +31,7 @@ FLOORS = (
     {"result"},
     {"runner"},
     {"config"},
+    {"saved"},
     {"sweeps"},
     {"paper"},
     {"cli"},

@@ -12,7 +12,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 from mira_bench.cli.command import main
-from mira_bench.report.outputs import write_json
+from mira_bench.report.outputs import clear_collected, write_json
 from mira_bench.statistics import mean_stderr, paired_pvalue
 from mira_bench.sweeps.boards import leaderboard_figure
 from mira_bench.sweeps.collect import collect_jobs, collect_runs, gaps, group_runs, tidy
@@ -63,7 +63,25 @@ def boards(folder, by=(), rank_by="tiers"):
     return {group.label: leaderboard(group, rank_by) for group in groups}
 
 
-def test_a_sweep_becomes_a_table_a_leaderboard_and_a_figure(sweep, elsewhere, capsys):
+def test_beside_the_page_of_a_run_the_leaderboards_have_another_name(elsewhere, capsys):
+    folder = made_up("runs", "npe", 0, np.random.default_rng(0).normal(size=30))
+    (folder / "report.html").write_text("the page of the run")
+    assert main(["collect", str(folder)]) == 0
+    assert f"look at {folder / 'leaderboard.html'}" in capsys.readouterr().out
+    assert (folder / "report.html").read_text() == "the page of the run"
+    assert "<title>Leaderboard</title>" in (folder / "leaderboard.html").read_text()
+    clear_collected(folder)
+    assert not (folder / "leaderboard.html").exists()
+    (folder / "leaderboard.csv").write_text("leaderboard,task,rank,candidate,\n")
+    (folder / "leaderboard.html").write_text("somebody's own")
+    clear_collected(folder)
+    assert (folder / "leaderboard.html").exists()
+    assert main(["collect", str(folder), "--out", "elsewhere"]) == 0
+    assert "look at elsewhere/report.html" in capsys.readouterr().out
+
+
+def test_a_sweep_becomes_a_table_a_leaderboard_and_a_figure(sweep, elsewhere, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "180")
     assert main(["collect", str(sweep), "--out", "here"]) == 0
     text = capsys.readouterr().out
     assert "4 jobs: 4 done" in text
@@ -73,7 +91,7 @@ def test_a_sweep_becomes_a_table_a_leaderboard_and_a_figure(sweep, elsewhere, ca
     assert "To run again" not in text
     out = elsewhere / "here"
     names = {"table.csv", "table.parquet", "leaderboard.csv", "leaderboard.md", "leaderboard.tex", "jobs.csv"}
-    assert {p.name for p in out.iterdir()} == names | {"leaderboard.png", "leaderboard.pdf"}
+    assert {p.name for p in out.iterdir()} == names | {"leaderboard.png", "leaderboard.pdf", "report.html"}
     table = pd.read_csv(out / "table.csv")
     assert len(table) == 4 * 3 * 3  # runs; a candidate and two controls; metrics
     assert not table.duplicated(["folder", "candidate", "metric", "view"]).any()

@@ -50,7 +50,11 @@ def test_arrays_and_tensors(arrays):
         "s.npy", "sbi.npy", "fortran.npy", "one.npz", "two.npz:s", "s.pt", "old.pt", "both.pt:s", "one.h5", "one.h5:s",
         "two.hdf5:deep/s", "two.hdf5:/deep/s",
     ):  # fmt: skip
-        same(score_files(npe=source), mb.score(y, {"npe": s}, metrics=METRICS))
+        if source in ("sbi.npy", "old.pt", "two.hdf5:deep/s", "two.hdf5:/deep/s"):  # samples come first
+            refused(["second axis", "--layout SLd"], score_files, npe=source)
+            same(score_files(npe=source, layout="SLd"), mb.score(y, {"npe": s}, metrics=METRICS))
+        else:
+            same(score_files(npe=source), mb.score(y, {"npe": s}, metrics=METRICS))
     for source in ("two.npz:y", "both.pt:y", "two.hdf5:deep/y"):
         same(score_files(source, npe="s.npy"), mb.score(y, {"npe": s}, metrics=METRICS))
     for source in ("two.npz", "both.pt", "two.hdf5"):
@@ -115,7 +119,8 @@ def test_names_select(arrays):
     table.rename(columns={"h": "w"}).to_parquet("other.parquet")
     refused(["other.parquet", "truths.csv", "Om, s8, w"], score_files, "truths.csv", npe="other.parquet")
     np.save("truths.npy", y)
-    refused(["other.parquet", "'h'"], score_files, a="s.parquet", b="other.parquet", names=NAMES)
+    failed = score_files(a="s.parquet", b="other.parquet", names=NAMES).failures
+    assert failed == {"b": "other.parquet has no parameter 'h'; it has: Om, s8, w"}
     table[["fiducial", "sample", "h", "s8", "Om"]].to_parquet("turned.parquet")
     same(
         score_files(a="s.parquet", b="turned.parquet", names=NAMES), mb.score(y, {"a": s, "b": s}, metrics=METRICS)
@@ -169,6 +174,8 @@ def test_netcdf(arrays):
     result = score_files(mcmc="chains.nc", names=names)
     same(result, mb.score(y, {"mcmc": s}, metrics=METRICS))
     assert result.names == ["Om", "b[s8]", "b[h]"]
+    data.to_netcdf("alone.nc", engine="h5netcdf")  # as xarray saves a Dataset
+    same(score_files(mcmc="alone.nc", names=names), mb.score(y, {"mcmc": s}, metrics=METRICS))
     np.save("two.npy", y[:, 1:])
     same(
         score_files("two.npy", mcmc="chains.nc", names=["b"]),
@@ -208,7 +215,7 @@ def test_arviz_writes_what_is_read(arrays):
 def test_what_is_not_installed_is_named(arrays, monkeypatch, module):
     suffix = {"xarray": "nc", "safetensors": "safetensors", "h5py": "h5"}[module]
     np.save("truths.npy", arrays[0])
-    Path(f"a.{suffix}").write_bytes(b"")
+    Path(f"a.{suffix}").write_bytes(b"something")
     monkeypatch.setitem(sys.modules, module, None)
     refused([f"a.{suffix}", module, "pip install"], score_files, npe=f"a.{suffix}")
 
@@ -236,7 +243,7 @@ def test_layout():
     images, ones = rng.integers(9, size=(20, 2, 3)), rng.integers(9, size=(20, 5, 2, 3))
     np.save("truths.npy", images)
     np.save("s.npy", ones.swapaxes(0, 1))
-    same(score_files(npe="s.npy"), mb.score(images, {"npe": ones}, metrics=METRICS))
+    same(score_files(npe="s.npy", layout="SLd"), mb.score(images, {"npe": ones}, metrics=METRICS))
 
 
 def test_bad_values_and_files_are_named(arrays):
@@ -338,7 +345,7 @@ def test_whatever_slices_is_read_in_blocks(arrays, monkeypatch):
 
         monkeypatch.setattr(h5py.Dataset, "__getitem__", spy)
         # The function mb.score hides the module of the same name.
-        monkeypatch.setattr(import_module("mira_bench.runner.score"), "BLOCK_ENTRIES", 9 * S * 3)
+        monkeypatch.setattr(import_module("mira_bench.runner.sample_sets"), "BLOCK_ENTRIES", 9 * S * 3)
         result = mb.score(y, {"a": file["s"]}, metrics=METRICS)
         assert max(sizes) == 9
         same(result, mb.score(y, {"a": s}, metrics=METRICS))
@@ -410,8 +417,8 @@ def watch():
     global most
     while not done.wait(0.01):
         most = max(most, anonymous())
-watcher = threading.Thread(target=watch); watcher.start()
-Files("y.npy", {"a": "s.npy"}).score(metrics=metrics, threads=1)
+watcher = threading.Thread(target=watch, daemon=True); watcher.start()
+Files("y.npy", {"a": "s.npy"}, layout=layout).score(metrics=metrics, threads=1)
 done.set(); watcher.join()
 print(most - before)
 """

@@ -9,6 +9,7 @@ import pytest
 from test_trainings import count_ends
 
 import mira_bench as mb
+from mira_bench.cli import main
 from mira_bench.inference.neural import Neural
 from mira_bench.runner.cost import estimate
 from mira_bench.runner.setup import Settings
@@ -232,3 +233,27 @@ class Failing:
 def test_a_task_that_cannot_learn_says_why():
     with pytest.raises(mb.RunError, match="task around was not learned: ValueError: these data say nothing"):
         mb.run(Around(trainer=Failing()), {"right": Right()}, **SMALL)
+
+
+LEARNS = """
+model: {_target_: test_learning_tasks.Around}
+candidates: {right: {_target_: test_learning_tasks.Right}}
+"""
+
+
+@pytest.mark.usefixtures("plain_figures")
+def test_what_a_run_learned_is_used_or_said_to_be_gone_and_never_made_again(elsewhere, monkeypatch):
+    (elsewhere / "conf" / "task").mkdir(parents=True)
+    (elsewhere / "conf" / "task" / "around.yaml").write_text(LEARNS)
+    words = ["--config-dir", "conf", "task=around", "fiducials=20", "samples=20", "metrics=[mira]", "regions=10"]
+    assert main([*words, "out=here", "store=store", "workers=1", "progress=false"]) == 0
+    made = count_ends(monkeypatch)
+    saved = mb.load("here")
+    x, right = np.array([7.0]), 0.5 * (7.0 + Around().data.mean())
+    found = saved.posterior("right").sample(x, 400)
+    assert abs(found.mean() - right) < 4 * np.sqrt(0.5 / 400)
+    assert main(["store", "prune", "--kind", "fit", "--store", "store"]) == 0
+    with pytest.raises(mb.UsageError, match=r"store store has no training of the task around .* makes it again"):
+        saved.posterior("right")
+    assert made == []
+    assert kept("store", "fit") == []

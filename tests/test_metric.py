@@ -116,7 +116,7 @@ def test_what_is_no_metric_is_refused(metric, sentence):
 def test_what_a_record_depends_on(rng):
     truths = rng.normal(size=(30, 2))
     free, bounded = Context(Scaling(truths)), Context(Scaling(truths, task=(np.full(2, -9.0), np.full(2, 9.0))))
-    alone = {"calibration", "sbc", "pooled_sbc", "hpd", "log_score", "evidence", "convergence", "lc2st"}
+    alone = {"calibration", "sbc", "pooled_sbc", "hpd", "log_score", "evidence", "convergence", "fidelity", "lc2st"}
     for name, metric in all_metrics().items():
         assert (len(metric.depends_on(free)) == 0) == (name in alone), name
         assert len(metric.depends_on(bounded)) == 0, name

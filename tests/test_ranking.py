@@ -128,7 +128,7 @@ def test_plot_and_save(toy, tmp_path):
     toy.save(tmp_path)
     names = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
     assert names == {
-        "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex",
+        "scores.parquet", "summary.csv", "ranking.csv", "ranking.md", "ranking.tex", "details.json", "report.html",
         "figures/overview.png", "figures/overview.pdf", "figures/sbc.png", "figures/sbc.pdf",
     }  # fmt: skip
     assert pd.read_parquet(tmp_path / "scores.parquet").equals(toy.scores)
@@ -140,7 +140,7 @@ def test_plot_and_save(toy, tmp_path):
     assert "±" not in tex
     figure = toy.plot()
     assert len(figure.axes) == 2
-    assert len(figure.axes[1].lines) == 7  # the diagonal and six candidates
+    assert len(figure.axes[1].lines) == 7  # zero and six candidates
 
 
 def test_score_survives_what_users_do(rng):
@@ -229,9 +229,9 @@ def test_results_are_shown_in_a_line(toy, tmp_path):
     shown = f"Result(task='gaussian', candidates={names}, fiducials=500, samples=200, folder="
     assert repr(toy).startswith(shown)
     small = mb.score(np.zeros((5, 1)), {"a": np.arange(50.0).reshape(5, 10, 1)}, metrics=["mira"])
-    assert repr(small).endswith("fiducials=5, samples=10, folder=None)")
+    assert repr(small).endswith("fiducials=5, samples=10, folder=None): a is first")
     small.save(tmp_path)
-    assert repr(small).endswith(f"folder={str(tmp_path)!r})")
+    assert repr(small).endswith(f"folder={str(tmp_path)!r}): a is first")
     for standing in toy.standings:
         assert len(repr(standing)) < 200
         for scores in standing.scores.values():

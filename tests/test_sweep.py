@@ -22,6 +22,7 @@ from rich.console import Console
 import mira_bench as mb
 from mira_bench.cli.command import main
 from mira_bench.config import Asked
+from mira_bench.errors import refuse_to_hide_an_interrupt
 from mira_bench.runner.cost import Estimate
 from mira_bench.runner.setup import Settings
 from mira_bench.sweeps.composing import composed_once
@@ -288,3 +289,17 @@ def test_a_config_is_composed_once_and_is_that_of_hydra(elsewhere):
         for value in (1, 2):
             (folder.parent / "mine.yaml").write_text(f"value: {value}\n")
             assert compose("mine").value == value
+
+
+def test_what_fails_while_it_is_interrupted_is_an_interrupt():
+    def cleaning_up():
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise AttributeError("half copied")
+
+    with pytest.raises(AttributeError) as hidden:
+        cleaning_up()
+    with pytest.raises(KeyboardInterrupt):
+        refuse_to_hide_an_interrupt(hidden.value)
+    refuse_to_hide_an_interrupt(ValueError("nothing of the kind"))

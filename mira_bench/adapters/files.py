@@ -5,7 +5,7 @@ r"""Truths, observations and samples that are already in files.
 | `.npy`, `.npz`          | $(L, *event)$                 | $(L, S, *event)$, or $(S, L, *event)$ as sbi gives them |
 | `.pt`, `.safetensors`   | the same, as a tensor         | the same                                               |
 | `.h5`, `.hdf5`          | the same, as a dataset        | the same                                               |
-| `.csv`, `.parquet`      | columns: fiducial, parameters | columns: fiducial, sample, parameters                  |
+| `.csv`, `.csv.gz`, `.parquet` | columns: fiducial, parameters | columns: fiducial, sample, parameters            |
 | `.nc` (ArviZ)           | variables over fiducials      | group `posterior`: variables over chain, draw, fiducial |
 
 A file that holds several arrays is written `file.npz:key`. What is large stays on disk: `.npy`, tensors, HDF5 and
@@ -15,11 +15,15 @@ Tables and NetCDF name their parameters and may label their fiducials, and are m
 
 - Their parameters are in the order of `names`, or of the truths' file if that one names them. Truths without names do
   not say which is which of named samples, so `names` must; where truths are named, `names` may not reorder them.
-- Their fiducials are in the order of the truths' rows, whose labels must then increase.
+- Their fiducials are in the order of the truths' rows, whose labels must then increase. A table of truths without
+  labels has a row per fiducial, in their order.
 - An array $(1, S, *event)$ is one set of samples for all fiducials.
+- Files that call a parameter otherwise are told so by `new=old` among the names: `Om=omega_m` is `omega_m` where a
+  file has no `Om`.
 - A file of bounds has a row `low, high` per parameter, in any order if a column `name` says whose, else as arrays do.
 
-Weighted samples are refused: everything here takes samples for equally probable.
+Weighted samples are refused: everything here takes samples for equally probable. Chains of a `.nc` have their R-hat in
+the ranking. A candidate that cannot be read fails alone, if there are others.
 """
 
 __all__ = ["Files", "read_samples", "read_truths"]
@@ -33,10 +37,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Array, OnDisk, as_array, as_truths
-from ..errors import UsageError
+from ..errors import SamplesError, UsageError
 from ..layouts import LAYOUTS
 from ..metric import Metric
-from .formats import TABLES, Content, read_file, read_frame, split_source
+from .content import Content, Given
+from .formats import TABLES, kind_of, read_file, read_frame, split_source
 
 if TYPE_CHECKING:
     from ..result import Result
@@ -46,17 +51,30 @@ log = logging.getLogger("mira_bench")
 NAME_COLUMNS = ("name", "names", "parameter", "parameters", "param")
 
 
-def _columns(content: Content, names: Sequence[str]) -> list[int]:
-    r"""The columns of the named parameters; the name of a variable stands for all its entries."""
+def _split_name(name: str) -> tuple[str, str]:
+    r"""What a parameter shall be called, and what a file may call it: `Om=omega_m`."""
+    new, _, old = name.partition("=")
+    return new.strip(), old.strip() or new.strip()
+
+
+def _columns(content: Content, names: Sequence[str]) -> dict[int, str]:
+    r"""The columns of the named parameters with their names; that of a variable stands for all its entries."""
     assert content.names is not None
-    columns: list[int] = []
-    for name in names:
-        found = [i for i, known in enumerate(content.names) if known == name or known.startswith(f"{name}[")]
-        if not found:
-            raise UsageError(f"{content.source} has no parameter {name!r}; it has: {', '.join(content.names)}")
-        columns += found
-    if len(set(columns)) < len(columns):
-        raise UsageError(f"--names has a parameter of {content.source} twice: {', '.join(names)}")
+    columns: dict[int, str] = {}
+    for new, old in map(_split_name, names):
+        found = {
+            name: [i for i, known in enumerate(content.names) if known == name or known.startswith(f"{name}[")]
+            for name in (new, old)
+        }
+        if new != old and found[new] and found[old]:
+            raise UsageError(f"{content.source} has both {new} and {old}, and --names says that {old} is {new}")
+        name = new if found[new] else old
+        if not found[name]:
+            also = f" or {old!r}" if old != new else ""
+            raise UsageError(f"{content.source} has no parameter {new!r}{also}; it has: {', '.join(content.names)}")
+        if not columns.keys().isdisjoint(found[name]):
+            raise UsageError(f"--names has a parameter of {content.source} twice: {', '.join(names)}")
+        columns |= {i: new + content.names[i].removeprefix(name) for i in found[name]}
     return columns
 
 
@@ -64,10 +82,13 @@ def _select(content: Content, names: Sequence[str] | None) -> Content:
     r"""Takes the named parameters, in their order."""
     if content.names is None or names is None:
         return content
-    columns = _columns(content, names)
-    chosen = tuple(content.names[i] for i in columns)
-    if chosen == content.names:
-        return content
+    named = _columns(content, names)
+    columns, chosen = list(named), tuple(named.values())
+    new = {content.names[i]: name for i, name in named.items()}
+    stored = tuple(new.get(name, name) for name in content.stored)
+    content = replace(content, stored=stored, units={new.get(key, key): unit for key, unit in content.units.items()})
+    if columns == list(range(len(content.names or ()))):
+        return replace(content, names=chosen)
     values = content.values
     shape = (*values.shape[:-1], len(columns))
     taken = OnDisk(
@@ -103,7 +124,7 @@ def _without_weights(content: Content, parameters: Sequence[str], of: str) -> Co
     return _select(content, left)
 
 
-def read_truths(source: str, *, names: Sequence[str] | None = None, fiducial: str | None = None) -> Content:
+def read_truths(source: str | Given, *, names: Sequence[str] | None = None, fiducial: str | None = None) -> Content:
     r"""Reads truths $(L, *event)$ into memory.
 
     Arguments:
@@ -113,8 +134,8 @@ def read_truths(source: str, *, names: Sequence[str] | None = None, fiducial: st
     """
 
     content = _select(read_file(source, fiducial, sampled=False, names=names), names)
-    values = np.asarray(as_array(content.values[:], source))
-    as_truths(values, source)
+    values = np.asarray(as_array(content.values[:], str(source)))
+    as_truths(values, str(source))
     values, labels = values[:, None] if values.ndim == 1 else values, content.labels
     shuffled = labels is not None and labels.tolist() != sorted(labels.tolist())
     if labels is not None and set(labels.tolist()) == set(range(len(values))):
@@ -146,7 +167,13 @@ def _layout(content: Content, fiducials: int, asked: str | None) -> str:
             f"{content.source} has shape {shape}; one of its first two axes must be the {fiducials} fiducials "
             "of the truths"
         )
-    return "SLd" if second and not first else "LSd"
+    if second and not first:
+        raise UsageError(
+            f"{content.source} has shape {shape}, and the {fiducials} fiducials of the truths along its second axis: "
+            "say so by --layout SLd if samples come first in all files, as sbi has it, or swap its axes "
+            "(task.layout= in a Hydra run)"
+        )
+    return "LSd"
 
 
 def _order(content: Content, truths: Content) -> NDArray[np.intp] | None:
@@ -173,7 +200,7 @@ def _order(content: Content, truths: Content) -> NDArray[np.intp] | None:
 
 
 def read_samples(
-    source: str,
+    source: str | Given,
     truths: Content,
     *,
     names: Sequence[str] | None = None,
@@ -186,12 +213,13 @@ def read_samples(
         source: The path of the file, with `:key` behind it where a file holds several arrays.
         truths: The truths, which fix the number of fiducials and the event.
         names: The parameters to take, where the file names them; by default those that the truths name.
-        layout: `"LSd"` or `"SLd"`, for files that do not say it; by default it is recognized by the number of truths.
+        layout: `"LSd"` or `"SLd"`, for files that do not say it: fiducials or samples first; fiducials by default.
         fiducial: The column or dimension of the fiducials; by default `fiducial`, `observation` or `obs_id`.
     """
 
     content = read_file(source, fiducial, sampled=True, names=names)
-    content = _without_weights(content, [*(names or ()), *truths.stored], "samples")
+    asked = [word for name in names or () for word in _split_name(name)]
+    content = _without_weights(content, [*asked, *truths.stored], "samples")
     wanted = truths.names if names is None else names
     if names is None and truths.names is not None and content.names is not None:
         _same_names(content, truths)
@@ -229,7 +257,7 @@ def read_samples(
             return _first(values, rows)[at - low]
         return values[:1, rows].swapaxes(0, 1) if swapped else _first(values, rows)
 
-    return replace(content, values=OnDisk(source, (*lead, *event), values.dtype, read, first))
+    return replace(content, values=OnDisk(str(source), (*lead, *event), values.dtype, read, first, content.chains))
 
 
 def _around(at: NDArray[np.intp]) -> tuple[int, slice, NDArray[np.intp]]:
@@ -284,7 +312,9 @@ def _bounds_names(frame: Any, source: str) -> list[str] | None:
     return names
 
 
-def _rows_by_name(stored: Sequence[str], names: Sequence[str] | None, dim: int, source: str) -> list[int]:
+def _rows_by_name(
+    stored: Sequence[str], names: Sequence[str] | None, other: Mapping[str, str], dim: int, source: str
+) -> list[int]:
     r"""Where the parameters are in a table of bounds; the name of a variable stands for all its entries."""
     if names is None:
         if dim == 1 and len(stored) == 1:
@@ -295,19 +325,24 @@ def _rows_by_name(stored: Sequence[str], names: Sequence[str] | None, dim: int, 
         )
     rows = []
     for name in names:
-        row = next((stored.index(n) for n in (name, name.partition("[")[0]) if n in stored), None)
+        variable, bracket, entry = name.partition("[")
+        old = other.get(variable, variable)
+        row = next((stored.index(n) for n in (name, variable, old + bracket + entry, old) if n in stored), None)
         if row is None:
             raise UsageError(f"{source} has no row for the parameter {name!r}; it has: {', '.join(stored)}")
         rows.append(row)
     return rows
 
 
-def _read_bounds(bounds: Any, names: Sequence[str] | None, dim: int, reordered: bool) -> tuple[Array, Array] | None:
+def _read_bounds(
+    bounds: Any, names: Sequence[str] | None, other: Mapping[str, str], dim: int, reordered: bool
+) -> tuple[Array, Array] | None:
     r"""Returns `(low, high)` from two numbers or from a file with a row `low, high` per dimension.
 
     Arguments:
         bounds: Two numbers `(low, high)`, or the path of a file.
         names: The names of the parameters, if they are known.
+        other: What files may call them.
         dim: The number of dimensions $d$ of the parameters.
         reordered: Whether the parameters are in another order than in the truths' file.
     """
@@ -317,13 +352,13 @@ def _read_bounds(bounds: Any, names: Sequence[str] | None, dim: int, reordered: 
         low, high = bounds
         return low, high
     path, _ = split_source(bounds)
-    if path.suffix.lower() in TABLES:
+    if kind_of(path) in TABLES:
         frame = read_frame(path, bounds)
         if not {"low", "high"} <= set(frame.columns):
             raise UsageError(f"{bounds} needs the columns low and high; it has: {', '.join(frame.columns)}")
         table, stored = frame[["low", "high"]].to_numpy(), _bounds_names(frame, bounds)
         if stored is not None:
-            table = table[_rows_by_name(stored, names, dim, bounds)]
+            table = table[_rows_by_name(stored, names, other, dim, bounds)]
             return table[:, 0], table[:, 1]
     else:
         table = np.asarray(as_array(read_file(bounds, None, sampled=False).values[:], bounds))
@@ -342,26 +377,26 @@ class Files:
     r"""Truths and candidates' samples in files, ready to be scored.
 
     Arguments:
-        truths: The file of the truths.
+        truths: The file of the truths, or what is in memory.
         candidates: The files of the candidates' samples, by name.
         x: The file of the observations.
         names: The parameters to take, in their order, where files name them; else what to call them. Truths without
-            names have them in this order.
-        layout: `"LSd"` or `"SLd"`; by default it is recognized.
+            names have them in this order. `new=old` renames what some file calls `old`.
+        layout: `"LSd"` or `"SLd"`: fiducials or samples first; fiducials by default.
         fiducial: The column or dimension of the fiducials in tables and NetCDF.
         bounds: `(low, high)` for all parameters, or a file with a row `low, high` for each; a table may have a column
             `name`, and then any order.
-        thin: Whether to thin all candidates to the smallest number of samples.
+        thin: Whether to thin all candidates to the smallest number of samples, or the number to thin them to.
     """
 
-    truths: str
-    candidates: Mapping[str, str]
-    x: str | None = None
+    truths: str | Given
+    candidates: Mapping[str, str | Given]
+    x: str | Given | None = None
     names: Sequence[str] | None = None
     layout: str | None = None
     fiducial: str | None = None
     bounds: Any = None
-    thin: bool = False
+    thin: bool | int = False
 
     def __post_init__(self) -> None:
         if self.layout not in (None, *LAYOUTS):
@@ -369,17 +404,18 @@ class Files:
         if not self.candidates:
             raise UsageError("there are no candidates to score: give files as name=file")
 
-    def score(
-        self, *, metrics: Mapping[str, Metric], seed: int = 0, rank_by: str = "tiers", threads: int | None = None
-    ) -> "Result":
-        r"""Reads the files and scores them; the arguments are those of `mira_bench.score`."""
+    def score(self, *, metrics: Mapping[str, Metric], strict: bool = False, **settings: Any) -> "Result":
+        r"""Reads the files and scores them.
+
+        Arguments:
+            metrics: The metrics that look at the files, by name.
+            strict: Whether a candidate that cannot be read is an error also if there are others.
+            settings: Further arguments of `mira_bench.score`: `seed`, `rank_by`, `threads`, `groups`, `reference`.
+        """
         from ..runner.score import score
 
         truths = read_truths(self.truths, names=self.names, fiducial=self.fiducial)
-        samples = {
-            name: read_samples(source, truths, names=self.names, layout=self.layout, fiducial=self.fiducial)
-            for name, source in self.candidates.items()
-        }
+        samples, failures = self._open(truths, strict)
         named = [c for c in (truths, *samples.values()) if c.names is not None]
         for content in named[1:]:
             _same_names(content, named[0])
@@ -400,8 +436,9 @@ class Files:
                 )
             order = _order(observations, truths)
             x = x if order is None else np.asarray(x[:])[order]
-        if self.names is not None and len(set(self.names)) < len(self.names):
-            raise UsageError(f"--names has a parameter twice: {', '.join(self.names)}")
+        renamed = dict(map(_split_name, self.names or ()))
+        if len(renamed) < len(self.names or ()):
+            raise UsageError(f"--names has a parameter twice: {', '.join(self.names or ())}")
         places = [truths.stored.index(name) for name in truths.names or ()]
         reordered = places != sorted(places)
         unnamed = next((c for c in samples.values() if c.names is None), None)
@@ -411,20 +448,33 @@ class Files:
                 "is which cannot be known"
             )
         _without_weights(truths, [*(truths.names or ()), *(n for c in samples.values() for n in c.stored)], "fiducials")
-        names = named[0].names if named else self.names
+        names = named[0].names if named else tuple(renamed) or None
         dim = int(np.prod(truths.values.shape[1:]))
         if names is not None and len(names) != dim:
             raise UsageError(f"there are {len(names)} names ({', '.join(names)}) for {dim} dimensions of {self.truths}")
-        return score(
-            truths.values,
-            {name: content.values for name, content in samples.items()},
-            x=x,
-            names=names,
-            metrics=metrics,
-            seed=seed,
-            bounds=_read_bounds(self.bounds, names, dim, reordered),
-            rank_by=rank_by,
-            thin=self.thin,
-            threads=threads,
-            layout="LSd",
-        )
+        settings |= {"x": x, "names": names, "metrics": metrics}
+        settings |= {"bounds": _read_bounds(self.bounds, names, renamed, dim, reordered), "thin": self.thin}
+        while True:  # what cannot be read may show only on the way
+            values = {name: content.values for name, content in samples.items() if name not in failures}
+            try:
+                result = score(truths.values, values, layout="LSd", **settings)
+                return result.with_failures(failures, list(self.candidates))
+            except SamplesError as error:
+                if strict or len(values) == 1:
+                    raise
+                failures[error.candidate] = str(error)
+
+    def _open(self, truths: Content, strict: bool) -> tuple[dict[str, Content], dict[str, str]]:
+        r"""Opens the files of the candidates; returns those that can be read, and why the others cannot."""
+        samples: dict[str, Content] = {}
+        failures: dict[str, str] = {}
+        for name, source in self.candidates.items():
+            try:
+                samples[name] = read_samples(
+                    source, truths, names=self.names, layout=self.layout, fiducial=self.fiducial
+                )
+            except UsageError as error:
+                failures[name] = str(error)
+        if failures and (strict or not samples):
+            raise UsageError(next(iter(failures.values())))
+        return samples, failures

@@ -3,63 +3,37 @@ r"""The formats that samples come in, one reader each; see `mira_bench.adapters.
 Nothing that is read can run code: pickles are refused. Libraries are imported when their format is met.
 """
 
-__all__ = ["TABLES", "Content", "read_file", "read_frame", "split_source"]
+__all__ = ["TABLES", "Content", "kind_of", "read_file", "read_frame", "split_source"]
 
 import importlib
 import logging
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..arrays import Array, OnDisk
+from ..arrays import Array
 from ..errors import UsageError
+from .content import WEIGHT, Content, Given, content_of, dataset_content, find_weights, table_content
 
 if TYPE_CHECKING:
     import pandas as pd
 
 log = logging.getLogger("mira_bench")
 
-FIDUCIAL_NAMES = ("fiducial", "observation", "obs_id")
-TABLES = (".csv", ".parquet")
+TABLES = (".csv", ".csv.gz", ".parquet")
 FORMATS = (".npy", ".npz", *TABLES, ".pt", ".pth", ".safetensors", ".h5", ".hdf5", ".nc")
 KEYED = re.compile(r"(?P<path>.+?\.(?:npz|pth?|safetensors|h5|hdf5|nc)):(?P<key>.+)", re.S)
-UNNAMED = re.compile(r"|Unnamed: \d+(\.\d+)?")  # what pandas calls a column without a name, such as its own index
-INDEX_NAMES = ("index", "level_0", "__index_level_0__")
-WEIGHT = re.compile(r"(?P<log>(log|ln)_?)?((importance|sample|posterior)_?)?(weights?|wts?|w)", re.I)
 
 
-@dataclass(frozen=True)
-class Content:
-    r"""What a file holds.
+def kind_of(path: Path) -> str:
+    r"""Returns the ending that tells the format of a file: `.npy`, `.csv.gz`."""
 
-    Arguments:
-        source: The file, as the user wrote it.
-        values: Something with `shape`, `dtype` and slices over the first axis.
-        names: The names of the parameters, if the file has them.
-        labels: The label of each fiducial along the first axis, if the file has them.
-        stored: The names of the parameters in the file, before some of them were taken.
-        shuffled: Whether the file has its fiducials in another order than that of their labels.
-        weights: What is called a weight in the file, and differs from sample to sample.
-        equal_weights: What is called a weight in the file, and is always the same.
-        units: The units of parameters, where the file has them.
-    """
-
-    source: str
-    values: Any
-    names: tuple[str, ...] | None = None
-    labels: NDArray | None = None
-    stored: tuple[str, ...] = ()
-    shuffled: bool = False
-    weights: tuple[str, ...] = ()
-    equal_weights: tuple[str, ...] = ()
-    units: Mapping[str, str] = field(default_factory=dict)
+    return next((kind for kind in FORMATS if path.name.lower().endswith(kind)), path.suffix.lower())
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
@@ -67,10 +41,14 @@ def split_source(source: str) -> tuple[Path, str | None]:
 
     keyed = None if Path(source).exists() else KEYED.fullmatch(source)
     path, key = (Path(keyed["path"]), keyed["key"]) if keyed else (Path(source), None)
-    if path.suffix.lower() not in FORMATS:
+    if path.is_dir():
+        raise UsageError(f"{source} is a directory, not a file: name the file in it")
+    if kind_of(path) not in FORMATS:
         raise UsageError(f"{source} is none of the formats that can be read: {', '.join(FORMATS)}")
     if not path.is_file():
         raise UsageError(f"{source}: there is no file {path}")
+    if path.stat().st_size == 0:
+        raise UsageError(f"{source} is an empty file: nothing was written into it")
     return path, key
 
 
@@ -93,26 +71,11 @@ def _pick(found: Mapping[str, Any], key: str | None, source: str, what: str) -> 
     return found[key]
 
 
-def _weights(found: Iterable[tuple[str, Callable[[], Any]]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    r"""Returns the names of weights among named arrays: those that differ from sample to sample, and the others."""
-    unequal: list[str] = []
-    equal: list[str] = []
-    for name, read in found:
-        match = WEIGHT.fullmatch(name.rpartition("/")[2])
-        if match is None:
-            continue
-        values = np.asarray(read(), np.float64)
-        if values.size == 0 or (match["log"] is None and (values < 0).any()):
-            continue  # a parameter of that name, such as the dark energy's equation of state
-        (equal if (values == values.flat[0]).all() else unequal).append(name)
-    return tuple(unequal), tuple(equal)
-
-
 def _beside(values: Array, others: Mapping[str, Any], read: Callable[[Any], Any]) -> tuple[Array, tuple[str, ...]]:
     r"""Adds the weights, one for each of the samples, that a file has beside the array."""
     named = ((name, read(item)) for name, item in others.items() if WEIGHT.fullmatch(name.rpartition("/")[2]))
     fitting = [(name, array) for name, array in named if math.prod(array.shape) == math.prod(values.shape[:2])]
-    return values, _weights((name, partial(np.asarray, array)) for name, array in fitting)[0]
+    return values, find_weights((name, partial(np.asarray, array)) for name, array in fitting)[0]
 
 
 def _npy(path: Path, key: str | None, source: str) -> tuple[Array, tuple[str, ...]]:
@@ -169,17 +132,6 @@ ARRAYS: dict[str, Callable[[Path, str | None, str], tuple[Array, tuple[str, ...]
 }  # fmt: skip
 
 
-def _fiducial_name(existing: Sequence[str], asked: str | None, source: str, what: str) -> str:
-    found = next((name for name in ([asked] if asked else FIDUCIAL_NAMES) if name in existing), None)
-    if found is None:
-        wanted = repr(asked) if asked else f"one of {', '.join(FIDUCIAL_NAMES)}"
-        raise UsageError(
-            f"{source} has no {what} for the fiducial ({wanted}); it has: {', '.join(existing)}. "
-            "Another one is named by --fiducial (task.fiducial= in a Hydra run)"
-        )
-    return found
-
-
 def read_frame(path: Path, source: str) -> "pd.DataFrame":
     r"""Reads a csv or parquet file."""
 
@@ -187,7 +139,7 @@ def read_frame(path: Path, source: str) -> "pd.DataFrame":
 
     try:
         # The default parser of csv may miss the nearest number by a bit.
-        csv = path.suffix.lower() == ".csv"
+        csv = kind_of(path) != ".parquet"
         frame = pd.read_csv(path, engine="pyarrow") if csv else pd.read_parquet(path)
     except Exception as error:  # parsers raise whatever they like
         raise UsageError(f"{source} cannot be read: {_first_line(error)}") from error
@@ -195,145 +147,30 @@ def read_frame(path: Path, source: str) -> "pd.DataFrame":
     return frame
 
 
-def _without_index(frame: Any, source: str, names: Sequence[str] | None, fiducial: str | None) -> Any:
-    r"""Leaves out the index that pandas writes in front of a table, which is no parameter."""
-    for column in frame.columns:
-        if column == fiducial or (names is not None and column in names):
-            continue
-        unnamed = UNNAMED.fullmatch(column) is not None
-        if not unnamed and column not in INDEX_NAMES:
-            continue
-        counts = np.array_equal(frame[column].to_numpy(), np.arange(len(frame)))
-        if unnamed and counts:
-            log.info("%s: its column without a name counts the rows, and is left out", source)
-            frame = frame.drop(columns=column)
-        elif names is None and (unnamed or counts):
-            what = "a column without a name" if unnamed else f"a column {column!r} that counts the rows"
-            raise UsageError(
-                f"{source} has {what}, which may be an index or a parameter: write the table without it "
-                "(index=False in pandas), name it, or select the parameters by --names (task.names= in a Hydra run)"
-            )
-    return frame
-
-
-def _table(path: Path, source: str, fiducial: str | None, sampled: bool, names: Sequence[str] | None) -> Content:
-    r"""Reads the long form: a row per fiducial and sample."""
-    import pandas as pd
-
-    frame = _without_index(read_frame(path, source), source, names, fiducial)
-    keys = [_fiducial_name(list(frame.columns), fiducial, source, "column")]
-    if sampled:
-        if "sample" not in frame.columns:
-            raise UsageError(f"{source} has no column 'sample'; it has: {', '.join(frame.columns)}")
-        keys.append("sample")
-    parameters = [c for c in frame.columns if c not in keys]
-    if len(set(frame.columns)) < len(frame.columns) or not parameters or not len(frame):
-        raise UsageError(
-            f"{source} needs rows and distinct columns {', '.join(keys)} and parameters; it has {len(frame)} rows and "
-            f"the columns {', '.join(frame.columns)}"
-        )
-    for name in parameters:
-        if not pd.api.types.is_numeric_dtype(frame[name]):
-            raise UsageError(f"{source}: column {name!r} holds {frame[name].dtype}; real numbers are needed")
-    if frame[keys].isna().any(axis=None):
-        row = int(frame[keys].isna().any(axis=1).to_numpy().argmax())
-        raise UsageError(f"{source}: row {row} has no {' or '.join(keys)}")
-    twice = frame.duplicated(keys)
-    if twice.any():
-        row = frame[keys][twice].iloc[0]
-        raise UsageError(f"{source} has two rows for {', '.join(f'{k} {row[k]}' for k in keys)}")
-    weights, equal = _weights((name, frame[name].to_numpy) for name in parameters)
-    told: dict[str, Any] = {"stored": tuple(parameters), "weights": weights, "equal_weights": equal}
-    if not sampled:
-        values = frame[parameters].to_numpy(np.float64)
-        return Content(source, values, tuple(parameters), frame[keys[0]].to_numpy(), **told)
-    frame = frame.sort_values(keys, kind="stable")
-    labels, counts = np.unique(frame[keys[0]].to_numpy(), return_counts=True)
-    if counts.min() < counts.max():
-        _name_the_missing(frame, keys, source)
-    values = frame[parameters].to_numpy(np.float64).reshape(len(labels), counts[0], len(parameters))
-    return Content(source, values, tuple(parameters), labels, **told)
-
-
-def _name_the_missing(frame: Any, keys: list[str], source: str) -> None:
-    groups = frame.groupby(keys[0], sort=True)["sample"]
-    everything = set(frame["sample"])
-    for label, mine in groups:
-        missing = sorted(everything - set(mine))
-        if missing:
-            listed = ", ".join(map(str, missing[:5])) + (", ..." if len(missing) > 5 else "")
-            raise UsageError(
-                f"{source}: fiducial {label} has {len(mine)} of {len(everything)} samples; "
-                f"there are no rows for sample {listed}"
-            )
-
-
 def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, sampled: bool) -> Content:
-    r"""Reads a group of an ArviZ file: chains and draws become samples, variables become parameters."""
+    r"""Reads a group of an ArviZ file, or a Dataset: chains and draws become samples, variables become parameters."""
     xarray = _needs("xarray", source, "xarray and h5netcdf")
-    _needs("h5netcdf", source, "xarray and h5netcdf")
-    group = key or ("posterior" if sampled else None)
+    h5netcdf = _needs("h5netcdf", source, "xarray and h5netcdf")
+    group = key
     try:
+        if sampled and key is None:
+            with h5netcdf.File(path, "r") as file:
+                group = "posterior" if file.groups else None  # a Dataset that was saved alone has no groups
         data = xarray.open_dataset(path, group=group, cache=False)
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{source}: its group {group or '/'} cannot be read: {_first_line(error)}") from error
-    places = [str(p) for p in dict.fromkeys([*data.sizes, *data.coords])]
-    name = _fiducial_name(places, fiducial, source, "dimension or coordinate")
-    if name in data.coords and len(data[name].dims) != 1:
-        raise UsageError(f"{source}: the coordinate {name!r} has the dimensions {data[name].dims}; one is needed")
-    along = str(data[name].dims[0]) if name in data.coords else name
-    lead = (along, "chain", "draw") if sampled else (along,)
-    variables = {str(v): data[v] for v in data.data_vars if along in data[v].dims}
-    for v, values in variables.items():
-        if not set(lead) <= set(values.dims):
-            raise UsageError(f"{source}: {v!r} has the dimensions {values.dims}; {', '.join(lead)} are needed")
-    if not variables:
-        raise UsageError(f"{source}: no variable of the group {group or '/'} has the dimension {along!r}")
-    names: list[str] = []
-    units: dict[str, str] = {}
-    columns: list[tuple[Any, int]] = []
-    for v, values in variables.items():
-        inner = [str(d) for d in values.dims if d not in lead]
-        sizes = [values.sizes[d] for d in inner]
-        columns.append((values.transpose(*lead, *inner), math.prod(sizes)))
-        at = {d: data[d].values if d in data.coords else np.arange(values.sizes[d]) for d in inner}
-        for entry in np.ndindex(*sizes):
-            where = ", ".join(str(at[d][i]) for d, i in zip(inner, entry, strict=True))
-            names.append(f"{v}[{where}]" if inner else v)
-            if "units" in values.attrs:
-                units[names[-1]] = str(values.attrs["units"])
-    fiducials = data.sizes[along]
-    shape = (fiducials, *((data.sizes["chain"] * data.sizes["draw"],) if sampled else ()), len(names))
-
-    def read(rows: slice) -> NDArray:
-        count = len(range(*rows.indices(fiducials)))
-        parts = [c.isel({along: rows}).values.reshape(count, *shape[1:-1], width) for c, width in columns]
-        return np.concatenate(parts, axis=-1)
-
-    def first(rows: slice) -> NDArray:
-        one = {along: rows, "chain": slice(1), "draw": slice(1)}
-        count = len(range(*rows.indices(fiducials)))
-        return np.concatenate([c.isel(one).values.reshape(count, 1, width) for c, width in columns], axis=-1)
-
-    dtype = np.result_type(*(c.dtype for c, _ in columns))
-    labels = data[name].values if name in data.coords else None
-    told = [v for v in data.variables if set(lead[-1:]) <= set(data[v].dims)]  # for each sample, or each fiducial
-    weights, equal = _weights((str(v), partial(getattr, data[v], "values")) for v in told)
-    values = OnDisk(source, shape, dtype, read, first if sampled else None)
-    return Content(
-        source, values, tuple(names), labels, stored=tuple(names), weights=weights, equal_weights=equal, units=units
-    )  # fmt: skip
+    return dataset_content(data, source, fiducial, sampled)
 
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def read_file(source: str, fiducial: str | None, sampled: bool, names: Sequence[str] | None = None) -> Content:
-    r"""Opens a file of any format.
+def read_file(source: str | Given, fiducial: str | None, sampled: bool, names: Sequence[str] | None = None) -> Content:
+    r"""Opens a file of any format, or takes what is in memory.
 
     Arguments:
-        source: The path of the file, with `:key` behind it where a file holds several arrays.
+        source: The path of the file, with `:key` behind it where a file holds several arrays; or what is given.
         fiducial: The column or dimension of the fiducials; by default `fiducial`, `observation` or `obs_id`.
         sampled: Whether the file holds samples, or one entry per fiducial.
         names: The parameters that will be taken, if the user says which.
@@ -341,11 +178,13 @@ def read_file(source: str, fiducial: str | None, sampled: bool, names: Sequence[
 
     from pickle import UnpicklingError
 
+    if isinstance(source, Given):
+        return content_of(source, fiducial, sampled, names)
     path, key = split_source(source)
-    suffix = path.suffix.lower()
+    suffix = kind_of(path)
     try:
         if suffix in TABLES:
-            return _table(path, source, fiducial, sampled, names)
+            return table_content(read_frame(path, source), source, fiducial, sampled, names)
         if suffix == ".nc":
             return _netcdf(path, key, source, fiducial, sampled)
         values, weights = ARRAYS[suffix](path, key, source)

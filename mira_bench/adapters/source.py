@@ -1,8 +1,9 @@
 r"""Python files of the user: each runs with its own helpers, and is known by all that it loaded.
 
-A file may import what stands next to it. Two files, each with a `utils.py` beside it, must not meet each other's: so
-the modules of a file live in a room of their own, under names that nobody else has, and `import utils` means the
-`utils.py` of that room, when the file is run and later. Python's own modules and installed packages are shared as ever.
+A file may import what stands next to it, or, in a checkout, at its root. Two files, each with a `utils.py` beside it,
+must not meet each other's: so the modules of a file live in a room of their own, under names that nobody else has, and
+`import utils` means the `utils.py` of that room, when the file is run and later. Python's own modules and installed
+packages are shared as ever.
 
 What identifies a file is its text, the texts of its helpers, and the content of the data files that it read while it
 was run, all as they were then. Workers run these texts, not the files, which may have been edited since.
@@ -39,9 +40,10 @@ class Source:
     Arguments:
         path: The path of the file.
         module: The module that running the file made.
-        texts: The texts of the file and its helpers as they ran, by their path in the file's folder.
+        texts: The texts of the file and its helpers as they ran, by their path in the folder.
         reads: The hashes of the data files that were read meanwhile, by path.
         token: Tells this run of the file from others.
+        folder: The folder in which its imports start, if it is not the file's own.
     """
 
     path: str
@@ -49,6 +51,7 @@ class Source:
     texts: Mapping[str, bytes] = field(compare=False)
     reads: Mapping[str, str] = field(compare=False)
     token: str = field(default_factory=lambda: secrets.token_hex(8), compare=False)
+    folder: str | None = None
 
     @property
     def content(self) -> str:
@@ -56,7 +59,7 @@ class Source:
         sha = hashlib.sha256()
         for name, text in sorted(self.texts.items()):
             sha.update(f"{name} {len(text)} ".encode() + text)
-        folder = Path(self.path).resolve().parent
+        folder = _root(self.path, self.folder)
         for name, content in sorted(self.reads.items()):
             sha.update(f"{os.path.relpath(name, folder)} {content} ".encode())
         return sha.hexdigest()
@@ -64,7 +67,7 @@ class Source:
     @property
     def files(self) -> dict[str, str]:
         r"""The hashes of all files by path."""
-        folder = Path(self.path).parent
+        folder = Path(self.path).parent if self.folder is None else Path(self.folder)
         hashes = {str(folder / name): hashlib.sha256(text).hexdigest() for name, text in self.texts.items()}
         return hashes | dict(self.reads)
 
@@ -76,50 +79,55 @@ class Source:
         return getattr(self.module, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (self.path, dict(self.texts), dict(self.reads), self.token)
+        return _restore, (self.path, dict(self.texts), dict(self.reads), self.token, self.folder)
 
 
-def load_source(path: str, what: str) -> Source:
+def load_source(path: str, what: str, folder: str | None = None) -> Source:
     r"""Runs a Python file of the user.
 
     Arguments:
         path: The path of the file.
         what: What asks for it, for errors.
+        folder: The folder in which its imports start, for a file further down; by default the file's own.
     """
 
     if not Path(path).is_file():
         raise UsageError(f"{what}: there is no file {path}")
-    return _run(path, what, {})
+    return _run(path, what, {}, folder)
+
+
+def _root(path: str, folder: str | None) -> Path:
+    return Path(path).resolve().parent if folder is None else Path(folder).resolve()
 
 
 _RESTORED: dict[str, Source] = {}
 
 
-def _restore(path: str, texts: Mapping[str, bytes], reads: Mapping[str, str], token: str) -> Source:
+def _restore(path: str, texts: Mapping[str, bytes], reads: Mapping[str, str], token: str, folder: str | None) -> Source:
     r"""Runs in a worker what was run where the run was started."""
     if token not in _RESTORED:
-        made = _run(path, path, texts)
+        made = _run(path, path, texts, folder)
         other = changed(reads)
         if other is not None:
             raise UsageError(f"{other}, which {path} reads, was edited while the run was under way: start it again")
         if len(_RESTORED) >= KEPT:
             del _RESTORED[next(iter(_RESTORED))]
-        _RESTORED[token] = Source(path, made.module, made.texts, made.reads, token)
+        _RESTORED[token] = Source(path, made.module, made.texts, made.reads, token, folder)
     return _RESTORED[token]
 
 
-def _run(path: str, what: str, texts: Mapping[str, bytes]) -> Source:
-    file = Path(path).resolve()
-    room = _Room(file.parent, texts)
+def _run(path: str, what: str, texts: Mapping[str, bytes], folder: str | None) -> Source:
+    room = _Room(_root(path, folder), texts)
+    inside = Path(path).resolve().name if folder is None else os.path.relpath(path, folder)
     try:
         with listening() as heard:
-            module = importlib.import_module(f"{room.name}.{file.stem}")
+            module = importlib.import_module(".".join((room.name, *Path(inside).with_suffix("").parts)))
     except UsageError:
         raise
     except Exception as error:
         raise UsageError(f"{what}: {path} fails with {type(error).__name__}: {error}") from error
     room.read_helpers()
-    return Source(path, module, dict(room.ran), heard.hashes())
+    return Source(path, module, dict(room.ran), heard.hashes(), folder=folder)
 
 
 class _Room:
@@ -151,10 +159,23 @@ class _Room:
                 return path, package
         return None
 
+    def is_folder(self, name: str) -> bool:
+        r"""Whether a name is a folder of modules without an `__init__.py`, which is a package as well."""
+        stem = name.replace(".", "/")
+        return any(path.rpartition("/")[0] == stem for path in self.texts) or any((self.folder / stem).glob("*.py"))
+
+    def folder_spec(self, fullname: str, name: str) -> importlib.machinery.ModuleSpec:
+        r"""Returns what such a folder is to Python."""
+        spec = importlib.machinery.ModuleSpec(fullname, None, is_package=True)
+        spec.submodule_search_locations = [str(self.folder / name.replace(".", "/"))]
+        return spec
+
     def has(self, name: str) -> bool:
         r"""Whether an import means a module of this room."""
         top = name.partition(".")[0]
-        return top not in sys.stdlib_module_names and top != "mira_bench" and self.find(top) is not None
+        if top in sys.stdlib_module_names or top == "mira_bench":
+            return False
+        return self.find(top) is not None or self.is_folder(top)
 
     def read(self, path: str) -> bytes:
         if path not in self.ran:
@@ -205,9 +226,11 @@ class _Finder(importlib.abc.MetaPathFinder):
     ) -> importlib.machinery.ModuleSpec | None:
         root, _, name = fullname.partition(".")
         room = self.rooms.get(root)
-        found = room.find(name) if room is not None and name else None
-        if room is None or found is None:
+        if room is None or not name:
             return None
+        found = room.find(name)
+        if found is None:
+            return room.folder_spec(fullname, name) if room.is_folder(name) else None
         file, package = found
         spec = importlib.machinery.ModuleSpec(
             fullname, _Loader(room, file), origin=str(room.folder / file), is_package=package

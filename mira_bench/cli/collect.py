@@ -1,4 +1,4 @@
-r"""The verb `collect`: any number of runs in, one table, one leaderboard and one figure out."""
+r"""The verb `collect`: any number of runs in, one table, one leaderboard, one figure and one page out."""
 
 __all__ = ["main"]
 
@@ -13,11 +13,14 @@ from ..errors import RunError, UsageError
 from ..ranking.tiers import RANKINGS, TIERS
 from ..report.figures import save
 from ..report.outputs import clear_collected
-from ..report.tables import latex, markdown
+from ..report.page import REPORT, write_page
+from ..report.screen import screen
+from ..report.tables import latex, markdown, without_empty
 from ..sweeps.boards import leaderboard_figure
-from ..sweeps.collect import Comparable, collect_jobs, collect_runs, gaps, group_runs, reruns, tidy
+from ..sweeps.collect import Collected, Comparable, collect_jobs, collect_runs, gaps, group_runs, reruns, tidy
 from ..sweeps.jobs import Job
 from ..sweeps.leaderboard import CONFIDENCE, FEW, display_board, few_seeds, leaderboard
+from ..sweeps.page import collected_page
 
 RULES = {
     "tiers": TIERS,
@@ -33,7 +36,8 @@ NAMED = 4  # jobs that are named in a line
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mira-bench collect",
-        description="Merges runs, of one sweep or of several machines, into table.csv, leaderboard.csv and a figure.",
+        description="Merges runs, of one sweep or of several machines, into table.csv, leaderboard.csv, a figure "
+        "and a page.",
         epilog="Exit code: 0 if every job is done; 1 if jobs failed, are missing or still run (what is there is "
         "collected all the same, and the command that runs the rest is printed); 2 for bad usage.",
     )
@@ -112,11 +116,11 @@ def main(arguments: Sequence[str]) -> int:
         boards.append((group, board, _note(group, rank_by, board)))
     try:
         out.mkdir(parents=True, exist_ok=True)
-        _write(out, boards, tidy(groups), jobs, gaps(jobs, runs))
+        _write(out, boards, tidy(groups), runs, jobs, gaps(jobs, runs))
     except OSError as error:
         raise UsageError(f"the folder {out} cannot be written: {error}") from error
     _show(boards)
-    print(f"{len(runs)} runs. Table, leaderboard and figure: {out}")
+    print(f"{len(runs)} runs. Table, leaderboard and figure: {out}; look at {_page_of(out)}")
     _say_reruns(reruns(asked.folders, jobs))
     return 0 if complete else 1
 
@@ -127,10 +131,16 @@ def _say_reruns(again: Mapping[str, Sequence[str]]) -> None:
         print(f"To run again {'; '.join(names[:NAMED])}{more}: {command}")
 
 
+def _page_of(out: Path) -> Path:
+    r"""The page of the leaderboards, which has another name beside that of a run."""
+    return out / ("leaderboard.html" if (out / "ranking.csv").exists() else REPORT)
+
+
 def _write(
     out: Path,
     boards: Sequence[tuple[Comparable, pd.DataFrame, str]],
     table: pd.DataFrame,
+    runs: Sequence[Collected],
     jobs: Sequence[Job],
     missing: Mapping[str, Sequence[tuple[str, str]]],
 ) -> None:
@@ -151,6 +161,8 @@ def _write(
     parts = [f"% {group.label}\n{latex(display_board(board))}" for group, board, _ in boards]
     (out / "leaderboard.tex").write_text("\n".join(parts), encoding="utf-8")
     save(leaderboard_figure([(group.label, board) for group, board, _ in boards], lost), out / "leaderboard")
+    named = [(group.label, board, note) for group, board, note in boards]
+    write_page(collected_page(named, runs, lost, out), _page_of(out))
     if jobs:
         facts = [{**vars(job), "overrides": " ".join(job.overrides)} for job in jobs]
         pd.DataFrame(facts).drop(columns=["fingerprint", "pid", "reads"]).to_csv(out / "jobs.csv", index=False)
@@ -158,17 +170,15 @@ def _write(
 
 def _show(boards: Sequence[tuple[Comparable, pd.DataFrame, str]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    screen = Console()
-    screen = screen if screen.is_terminal else Console(width=160)
+    page = screen()
     for group, board, note in boards:
-        shown = display_board(board)
-        table = Table(title=escape(group.label), caption=escape(note), box=box.SIMPLE_HEAD)
+        shown = without_empty(display_board(board))
+        table = Table(title=escape(group.label), caption=escape(note), caption_justify="left", box=box.SIMPLE_HEAD)
         for title in shown.columns:
             table.add_column(title, no_wrap=title in ("MIRA", "energy"))
         for row in shown.itertuples(index=False):
             table.add_row(*(escape(str(cell)) for cell in row))
-        screen.print(table)
+        page.print(table)

@@ -17,53 +17,92 @@ from typing import TYPE_CHECKING, Any
 
 from .._version import __version__
 from ..errors import RunError, UsageError
+from .keys import without_config_dir
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 log = logging.getLogger("mira_bench")
 
-OK, FAILED, USAGE = 0, 1, 2
+OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
 HELP = """\
-mira_bench: which of these posteriors can I trust, and by how much is it better than the next one?
+mira_bench: which of these posteriors can I trust, and by how much is it better?
 
-  python -m mira_bench [run] [key=value ...]   simulate, sample, score and rank (a Hydra run)
-  python -m mira_bench score truths.npy npe=npe.npy mcmc=mcmc.h5 ...   samples that exist already (score --help)
-  python -m mira_bench -m key=a,b ...          a sweep: every combination is a job (a comma separates values)
-  python -m mira_bench collect DIR ...         runs of sweeps and machines in one table, leaderboard and figure
-  python -m mira_bench list [tasks|candidates|metrics|experiments]
-  python -m mira_bench store [list|prune] ...  what the store holds, and how to empty it
-  python -m mira_bench plan --width 0.1 ...    how many fiducials are needed to see an error of this size
-  python -m mira_bench reference task=slcp ... reference samples of a task's posterior, made ahead and kept
-  python -m mira_bench paper [ID ...|all] [--quick]   the paper's tables and figures: their status, or made again
+  python -m mira_bench [key=value ...]       simulate, sample, score and rank
+  python -m mira_bench -m key=a,b ...        a sweep: every combination is a job
+
+Verbs, each with --help
+  run        the same as no verb; run --help has all keys
+  score      truths.npy npe=npe.npy mcmc=mcmc.h5: samples that exist already
+  collect    DIR ...: runs of sweeps and machines in one table and figure
+  report     DIR ...: the page of a run again, or one page for several runs
+  referee    DIR: a paragraph, a figure and the citation for a referee
+  export     DIR NAME: the network that a run trained, to be used
+  list       tasks, candidates, metrics or experiments
+  store      what the store holds, and how to empty it
+  plan       how many fiducials are needed to see an error of this size
+  reference  samples of a task's exact posterior, made ahead and kept
+  paper      the paper's tables and figures: their status, or made again
 
 Examples
-  python -m mira_bench                                         the Gaussian toy of the paper
-  python -m mira_bench task=gaussian fiducials=200 'candidates=[correct,biased]' workers=2
-  python -m mira_bench task=conjugate metric.mira.normalize=none out=results/mine seed=1
-  python -m mira_bench task=mine task.file=sim.py 'candidates=[npe,nle,mine.py:build]' budget=10000 dry=true
+  python -m mira_bench                       the Gaussian toy of the paper
+  python -m mira_bench fiducials=200 'candidates=[correct,biased]' dry=true
+  python -m mira_bench task=mine task.file=sim.py 'candidates=[npe,my.py:build]'
+"""
 
-Keys that every task takes
-  fiducials= samples= regions= seed= candidates=[..] metrics=[..] normalize= workers= device=
-  rank_by= (tiers: by energy score, and by tier where that does not separate; energy, log, tiers_first, mira)
-  budget= (simulations to train on) seeds= (trainings of each network)
-  out= sweep= store= store.check= keep_samples= progress= dry=true (print the cost first), experiment=,
-  and metric.<name>.<setting>=
+RUN_HELP = """\
+python -m mira_bench [run] [key=value ...]
+
+Simulates, samples, scores and ranks: a Hydra run. Keys that every task takes:
+  task=         the problem, see `list tasks`; task=mine is your own simulator
+  candidates=   'candidates=[npe,nle,mine.py:build]'; by default the task's own
+  metrics=      'metrics=[mira,energy]'; metric.<name>.<setting>= changes one
+  fiducials= samples= regions= seed= normalize= views= controls=
+  rank_by=      tiers: by energy score, by tier where that does not separate;
+                energy, log, tiers_first; or mira, the paper's order
+  budget=       simulations to train on; seeds= trainings of each network;
+                fit.minutes= how long a training may take in this run
+  workers=      processes; parallel.backend= parallel.address= device=
+  out= sweep= store= store.check= keep_samples= progress= style= experiment=
+  dry=true      says what it would cost, and does nothing
+  --config-dir  a folder of your own configs: task/, candidate/, metric/
+
+Examples
+  python -m mira_bench task=conjugate metric.mira.normalize=none out=here seed=1
+  python -m mira_bench task=two_moons 'candidates=[npe,nle]' budget=2000
+  python -m mira_bench -m task=gaussian,conjugate seed=0,1,2
 """
 
 
 # The file of each verb, beside this one.
 VERBS = {
     "list": "listing", "store": "store", "score": "score", "plan": "plan", "paper": "paper", "reference": "reference",
-    "collect": "collect",
+    "collect": "collect", "export": "export", "report": "report", "referee": "referee",
 }  # fmt: skip
 
 
 def _verb(name: str, arguments: Sequence[str]) -> int:
+    if name == "score" and not {"-h", "--help"} & set(arguments):
+        _say_loading(arguments)
     verb = import_module(f".{VERBS[name]}", __package__).main
     _begin()
-    return verb(arguments, _hydra) if name == "paper" else verb(arguments)
+    words, folder = without_config_dir(arguments)
+    if name == "paper":
+        return verb(words, lambda run: _hydra([*(["--config-dir", folder] if folder else []), *run]))
+    if name in ("list", "reference", "score"):
+        return verb(words, folder)
+    if folder is not None:  # no reason to refuse it: it may be in an alias
+        print(f"note: --config-dir {folder} has no effect on {name}, which looks up no configs", file=sys.stderr)
+    return verb(words)
+
+
+def _verb_first(arguments: list[str]) -> list[str]:
+    r"""Puts a verb in front of the folder of configs that was named before it."""
+    at = 2 if arguments[:1] == ["--config-dir"] else 1 if arguments and arguments[0].startswith("--config-dir=") else 0
+    if at and len(arguments) > at and arguments[at] in (*VERBS, "run"):
+        return [arguments[at], *arguments[:at], *arguments[at + 1 :]]
+    return arguments
 
 
 def _begin() -> None:
@@ -88,15 +127,16 @@ def _run(
     """
     from ..config import asked, prepare
     from ..report.folder import conclude, logging_to, save_config
-    from ..report.outputs import copy_code
+    from ..report.outputs import check_style, copy_code
     from ..runner.run import perform
 
+    check_style(cfg.style)
     prepared = prepare(cfg, task_name, overrides)  # before the folder: bad usage leaves nothing behind
     tell(prepared.fingerprint)
     if prepared.files is not None:
         from .score import score_files
 
-        of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by}
+        of_run = {"task": task_name, "seed": cfg.seed, "rank_by": cfg.rank_by, "style": cfg.style}
         return score_files(prepared.files, prepared.metrics, out, cfg, **of_run, fresh=fresh, facts=prepared.facts)
     assert prepared.asked is not None
     task = prepared.asked.task
@@ -124,12 +164,19 @@ def _run(
                 section: Any = OmegaConf.to_container(cfg.paper, resolve=True)
                 write_item(HydraConfig.get().runtime.choices["experiment"], section, runs, out)
             return FAILED if failures else OK
-        result = perform(*prepared.asked)
+        result = perform(*prepared.asked).in_style(cfg.style)
         conclude(result, out, task_name, time.perf_counter() - start, facts)
         return FAILED if result.failures else OK
 
 
+def _say_loading(arguments: Sequence[str]) -> None:
+    r"""Says on a terminal what the first seconds are for."""
+    if sys.stderr.isatty() and "progress=false" not in arguments:
+        print("mira_bench: loading libraries ...", file=sys.stderr, flush=True)
+
+
 def _hydra(arguments: Sequence[str]) -> int:
+    _say_loading(arguments)
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.errors import HydraException
@@ -210,7 +257,7 @@ def _guard(work: Any) -> int:
         return USAGE
     except KeyboardInterrupt:
         print("mira_bench: interrupted; the same command goes on where it stopped", file=sys.stderr)
-        return FAILED
+        return INTERRUPTED
 
 
 def _look_here() -> None:
@@ -236,16 +283,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _answer(arguments: list[str]) -> int:
+    arguments = _verb_first(arguments)
     verb, words = (arguments[0], arguments[1:]) if arguments else ("run", [])
     if verb in VERBS:
         return _guard(lambda: _verb(verb, words))
-    if verb == "run":
+    asks = any(a in ("-h", "--help", "help") for a in arguments)
+    if verb == "run" and not asks:
         return _guard(lambda: _hydra(words))
-    if any(a in ("-h", "--help", "help") for a in arguments):
-        from .listing import listing
-
-        print(HELP)
-        print(listing())
+    if asks:
+        print(RUN_HELP if verb == "run" else HELP, end="")
         return OK
     if "--version" in arguments:
         print(f"mira_bench {__version__}")

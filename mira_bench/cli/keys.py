@@ -1,6 +1,6 @@
 r"""Keys of the command line that nothing reads are refused, with the one that was meant or all that exist."""
 
-__all__ = ["check", "explain", "found_configs"]
+__all__ = ["check", "explain", "found_configs", "without_config_dir"]
 
 import difflib
 import itertools
@@ -34,6 +34,22 @@ def found_configs(arguments: Sequence[str]) -> list[str]:
             if not ours and not any(argument.lstrip("+").startswith(entry) for argument in arguments):
                 found.append(f"+{entry}")
     return found
+
+
+def without_config_dir(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    r"""Separates `--config-dir DIR`, Hydra's key, from the words of a verb."""
+    words, folder = list(arguments), None
+    for i, word in enumerate(words):
+        key, equals, value = word.partition("=")
+        if key == "--config-dir":
+            if not equals and i + 1 == len(words):
+                raise UsageError("--config-dir needs a folder")
+            folder = value if equals else words[i + 1]
+            del words[i : i + (1 if equals else 2)]
+            break
+    if folder is not None and not Path(folder).is_dir():
+        raise UsageError(f"--config-dir {folder}: there is no such folder")
+    return words, folder
 
 
 def explain(error: Exception) -> str:

@@ -5,6 +5,7 @@ __all__ = ["main"]
 import argparse
 import json
 import shlex
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,25 +14,30 @@ from ..paper.catalogue import items, quick, runnable
 from ..ranks.kernel import available_threads
 
 FOLDER = Path("results/paper")
+NARROW = 120  # below, ids would leave no room for all columns
 HARMLESS = ("workers", "parallel.backend", "store", "progress", "keep_samples")  # settings that change no number
 
 
 def _list(folder: Path) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
+    from ..report.screen import screen
+
+    page = screen()
+    titles = ["id", "status", "time", "what", "in the paper", "date", "commit"]
+    shown = titles[:4] if page.width < NARROW else titles
     table = Table(box=box.SIMPLE_HEAD)
-    for title in ("id", "in the paper", "what", "status", "time", "date", "commit"):
-        table.add_column(title, overflow="fold")
+    for title in shown:  # an id is there to be copied
+        table.add_column(title, overflow="fold", no_wrap=title in ("id", "date", "commit"))
     for item in items(folder):
-        made = item.made
-        last = (made.time, made.date, made.commit) if made else (f"~ {item.cost}" if item.cost else "", "", "")
-        table.add_row(item.id, item.where, item.title, item.status, *last)
-    screen = Console()
-    screen = screen if screen.is_terminal else Console(width=160)
-    screen.print(table)
-    print("`python -m mira_bench paper ID` makes one again, `paper all` all that fit here; --quick: smaller ones.")
+        made, cost = item.made, f"~ {item.cost}" if item.cost else ""
+        last = (made.date, made.commit) if made else ("", "")
+        row = (item.id, item.status, made.time if made else cost, item.title, item.where, *last)
+        table.add_row(*row[: len(shown)])
+    page.print(table)
+    said = "`python -m mira_bench paper ID` makes one again, `paper all` all that fit here; --quick: smaller ones."
+    print(textwrap.fill(said, page.width))
 
 
 def _choose(names: Sequence[str]) -> list[str]:
@@ -85,6 +91,10 @@ def main(arguments: Sequence[str], run: Callable[[Sequence[str]], int]) -> int:
         code = max(code, run([*words, *overrides]))
     if not changed:
         from ..paper.folder import items_page
+        from ..paper.page import is_paper, paper_page
+        from ..report.page import REPORT, write_page
 
         (folder / "README.md").write_text(items_page(folder), encoding="utf-8")
+        if is_paper(folder):
+            write_page(paper_page(folder), folder / REPORT)
     return code

@@ -3,6 +3,7 @@ r"""The verb `reference`: samples of the exact or reference posteriors of tasks,
 __all__ = ["main"]
 
 import argparse
+import json
 import re
 import time
 from collections.abc import Sequence
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 KEYS = ("task", "fiducials", "samples", "seed", "workers", "store", "parallel")
 
 
-def _compose(task: str, words: Sequence[str]) -> "DictConfig":
+def _compose(task: str, words: Sequence[str], configs: str | None) -> "DictConfig":
     from hydra import compose, initialize_config_module
     from hydra.errors import HydraException
 
     try:
         with initialize_config_module("mira_bench.configs", version_base="1.3"):
-            return compose("config", [f"task={task}", *words])
+            path = [] if configs is None else [f"hydra.searchpath=[{json.dumps(str(Path(configs).absolute()))}]"]
+            return compose("config", [f"task={task}", *words, *path])
     except HydraException as error:
         raise UsageError(explain(error)) from error
 
@@ -73,11 +75,12 @@ def _generate(setup: Setup, engine: Engine) -> tuple[Fiducials, Draws, int]:
     return Fiducials.concatenate([part[1] for part in parts]), Draws(values, evidence, told), found
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str], configs: str | None = None) -> int:
     r"""Makes references.
 
     Arguments:
         arguments: The words after the verb.
+        configs: A folder of the user's own configs.
     """
 
     parser = argparse.ArgumentParser(
@@ -106,7 +109,7 @@ def main(arguments: Sequence[str]) -> int:
     rows = []
     made = found = 0
     for task in tasks:
-        cfg = _compose(task, words)
+        cfg = _compose(task, words, configs)
         setup = _setup(task, cfg)
         start = time.perf_counter()
         engine = Engine(cfg.workers, **cfg.parallel)
@@ -141,12 +144,13 @@ def _print_use(made: int, found: int, cfg: "DictConfig", tasks: Sequence[str], w
 
 def _print(rows: Sequence[tuple[str, ...]]) -> None:
     from rich import box
-    from rich.console import Console
     from rich.table import Table
+
+    from ..report.screen import screen
 
     table = Table(box=box.SIMPLE_HEAD)
     for i, title in enumerate(("task", "fiducials", "samples", "max R-hat", "min ESS bulk", "seconds")):
         table.add_column(title, justify="right" if i else "left")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    screen().print(table)

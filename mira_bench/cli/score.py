@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters.files import Files
-from ..config import identify_files
+from ..config import identify_files, make
 from ..errors import UsageError
 from ..layouts import LAYOUTS
 from ..metric import Metric
-from ..metrics import choose_metrics
+from ..metrics import DEFAULT, choose_metrics
 from ..ranking.tiers import RANKINGS
 from ..ranks.scaling import NORMALIZATIONS
 from ..report.folder import conclude, held_log, logging_to, save_config
-from ..report.outputs import check_folder
+from ..report.outputs import LOOKS, check_folder
 
 log = logging.getLogger("mira_bench")
 
@@ -26,15 +26,16 @@ EXAMPLES = """\
 examples
   mira-bench score truths.npy npe=npe.npy mcmc=chains.nc --names Om,s8
   mira-bench score truths.csv npe=npe.parquet --bounds=-5,5
-  mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --metrics mira,tarp --out here
+  mira-bench score run.h5:truths npe=run.h5:npe --layout SLd --out here
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="mira-bench score",
-        description="Scores and ranks samples that are already in files. A file that holds several arrays is written "
-        "file:key. Formats: npy, npz, csv, parquet, pt, safetensors, h5, nc (see mira_bench/adapters/files.py).",
+        usage="mira-bench score truths name=file [name=file ...] [options]",
+        description="Scores and ranks samples that are already in files: npy, npz, csv, csv.gz,\n"
+        "parquet, pt, safetensors, h5, nc. One array of several is written file:key.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -43,11 +44,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("candidates", nargs="+", metavar="name=file", help="the samples of a candidate, (L, S, *event)")
     parser.add_argument("--x", metavar="FILE", help="the observations, for metrics that look at them")
     parser.add_argument(
-        "--names", type=_words, metavar="A,B", help="the parameters to take, or what to call those of arrays"
+        "--names",
+        type=_words,
+        metavar="A,B",
+        help="the parameters to take, or what to call those of arrays; A=a is what some file calls a",
     )
-    parser.add_argument("--layout", choices=LAYOUTS, help="fiducials or samples first; recognized if it can be")
+    parser.add_argument("--layout", choices=LAYOUTS, help="fiducials (by default) or samples first")
     parser.add_argument("--fiducial", metavar="NAME", help="the fiducials' column (csv, parquet) or dimension (nc)")
-    parser.add_argument("--normalize", default="auto", choices=NORMALIZATIONS, help="the scale of distances")
+    parser.add_argument(
+        "--normalize",
+        default="auto",
+        choices=NORMALIZATIONS,
+        metavar="SCALE",
+        help=f"the scale of distances: {', '.join(NORMALIZATIONS)}",
+    )
     parser.add_argument(
         "--bounds",
         type=_bounds,
@@ -67,6 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         "--metrics", type=_words, metavar="A,B", help="by default mira, calibration, tarp, sbc, energy, c2st, mmd"
     )
     parser.add_argument("--thin", action="store_true", help="thin all candidates to the smallest S")
+    parser.add_argument("--thin-to", type=int, dest="thin", metavar="S", help="thin those that have more samples to S")
+    parser.add_argument("--style", default="paper", choices=LOOKS, help="the look of the figures (default: paper)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: results/runs/score/<time>")
     return parser
 
@@ -118,6 +130,7 @@ def score_files(
     task: str,
     seed: int,
     rank_by: str,
+    style: str = "paper",
     fresh: bool = False,
     facts: Mapping[str, Any] | None = None,
 ) -> int:
@@ -134,6 +147,7 @@ def score_files(
         task: The name of the task.
         seed: The seed of centers, ties and tests.
         rank_by: The rule of the ranking.
+        style: The look of the figures.
         fresh: Whether the folder must be a new one.
         facts: What identifies the files, if that is known already; see `settings.Prepared.facts`.
     """
@@ -147,7 +161,7 @@ def score_files(
     with held_log() as held:
         log.info("truths %s, candidates %s, seed %s", files.truths, dict(files.candidates), seed)
         try:
-            result = files.score(metrics=metrics, seed=seed, rank_by=rank_by)
+            result = files.score(metrics=metrics, seed=seed, rank_by=rank_by).in_style(style)
         except UsageError:
             raise
         except Exception:
@@ -165,11 +179,29 @@ def score_files(
     return 1 if result.failures else 0
 
 
-def main(arguments: Sequence[str]) -> int:
-    r"""Runs the verb and returns its exit code."""
+def _metrics(asked: argparse.Namespace, configs: str | None) -> dict[str, Metric]:
+    r"""The metrics that are asked for, those among them that the user has a config of."""
+    from omegaconf import OmegaConf
+
+    names: list[Any] = list(DEFAULT if asked.metrics is None else asked.metrics)
+    for i, name in enumerate(names):
+        file = Path(configs or "", "metric", f"{name}.yaml")
+        if configs is not None and file.is_file():
+            settings = {"regions": asked.regions, "normalize": asked.normalize, "seed": asked.seed}
+            names[i] = make(OmegaConf.create(settings | {"metric": OmegaConf.load(file)}).metric)
+    return choose_metrics(names, asked.regions, asked.normalize)
+
+
+def main(arguments: Sequence[str], configs: str | None = None) -> int:
+    r"""Runs the verb and returns its exit code.
+
+    Arguments:
+        arguments: The words after the verb.
+        configs: A folder of the user's own configs, in which metrics are found.
+    """
 
     asked = _parser().parse_intermixed_args(_joined(arguments))
-    metrics = choose_metrics(asked.metrics, asked.regions, asked.normalize)
+    metrics = _metrics(asked, configs)
     files = Files(
         truths=asked.truths,
         candidates=_candidates(asked.candidates),
@@ -191,5 +223,6 @@ def main(arguments: Sequence[str]) -> int:
         task="score",
         seed=asked.seed,
         rank_by=asked.rank_by,
+        style=asked.style,
         fresh=asked.out is None,
     )

@@ -24,7 +24,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="mira-bench store", description="Lists or prunes the store.")
     parser.add_argument("action", nargs="?", default="list", choices=["list", "prune"])
     parser.add_argument("--store", default="results/store", help="the folder (default: results/store)")
-    parser.add_argument("--kind", choices=["fiducials", "fit", "samples", "reference", "record", "damaged"])
+    parser.add_argument(
+        "--kind",
+        choices=["fiducials", "fit", "samples", "reference", "record", "damaged"],
+        metavar="KIND",
+        help="fiducials, fit, samples, reference, record or damaged",
+    )
     parser.add_argument("--task", help="only blocks of this task")
     parser.add_argument("--older-than", type=_age, default=0.0, metavar="AGE", help="e.g. 12h or 7d")
     chosen = parser.parse_args(arguments)

@@ -7,11 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..diagnostics import effective_size, halves, normal_scores, sort_groups
+from ..diagnostics import FEWEST_DRAWS, effective_size, halves, normal_scores, rank_rhat, sort_groups
 from ..errors import UsageError
 from .target import Target, UnitCube, unrolled
 
-FEWEST = 4  # draws per chain: two in each half
 TAILS = (0.05, 0.95)
 
 
@@ -40,21 +39,13 @@ def _as_chains(samples: ArrayLike) -> NDArray[np.float64]:
     chains = np.asarray(samples, np.float64)
     if chains.ndim != 3:
         raise UsageError(f"samples have shape {chains.shape}; chains have shape (chains, draws, parameters)")
-    if chains.shape[1] < FEWEST:
-        raise UsageError(f"{chains.shape[1]} draws per chain are too few to diagnose; at least {FEWEST} are needed")
+    if chains.shape[1] < FEWEST_DRAWS:
+        raise UsageError(
+            f"{chains.shape[1]} draws per chain are too few to diagnose; {FEWEST_DRAWS} or more are needed"
+        )
     if not np.isfinite(chains).all():
         raise UsageError("samples contain values that are not finite")
     return chains
-
-
-def _split_rhat(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    count = z.shape[1]
-    between = z.mean(axis=1).var(axis=0, ddof=1)
-    within = z.var(axis=1, ddof=1).mean(axis=0)
-    # Chains that do not move have no variance within: at one place all of them agree, at several they never will.
-    stuck = np.where(between > 0, np.inf, 1 / count)
-    ratio = np.divide(between, within, out=stuck, where=within > 0)
-    return np.asarray(np.sqrt(ratio + (count - 1) / count))
 
 
 def rhat(samples: ArrayLike) -> NDArray[np.float64]:
@@ -70,9 +61,7 @@ def rhat(samples: ArrayLike) -> NDArray[np.float64]:
         | https://arxiv.org/abs/1903.08008
     """
 
-    split = halves(_as_chains(samples))
-    folded = np.abs(split - np.median(split, axis=(0, 1)))
-    return np.maximum(_split_rhat(normal_scores(split)), _split_rhat(normal_scores(folded)))
+    return rank_rhat(_as_chains(samples))
 
 
 def ess_bulk(samples: ArrayLike) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@ r"""Hamiltonian Monte Carlo in the unit cube, with walls that reflect and coordi
 
 The mass matrix $M$ need not be diagonal. At a wall of coordinate $i$ the momentum is mirrored in the metric of $M$,
 
-.. math:: p_i \to p_i - 2 v_i / (M^{-1})_{ii}, \quad v = M^{-1} p ,
+$$ p_i \to p_i - 2 v_i / (M^{-1})_{ii}, \quad v = M^{-1} p , $$
 
 which turns $v_i$ around and keeps the kinetic energy. All the other velocities change with it, so the walls are met
 one after the other, in the order of time. To fold the coordinate back at the end of the step would be neither

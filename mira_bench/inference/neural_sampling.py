@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..diagnostics import FEWEST_DRAWS
 from ..errors import UsageError
-from .diagnostics import FEWEST, rhat
+from .diagnostics import rhat
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -122,7 +123,7 @@ def slice_samples(
     if method == "nre":  # images are looked at once, not in every step
         with torch.no_grad():
             observed = network.embedding_net_x(observed)
-    each = max(math.ceil(count / chains), FEWEST)
+    each = max(math.ceil(count / chains), FEWEST_DRAWS)
     values = np.empty((len(x), chains, each, starts.shape[1]))
     for part in _parts(len(x), len(starts)):
         seen = observed[part]

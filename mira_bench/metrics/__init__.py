@@ -3,9 +3,12 @@ r"""The metrics: each a function of `(truths, samples)`, or of two sets of sampl
 __all__ = [
     "C2st",
     "Calibration",
+    "CalibrationResult",
     "Convergence",
     "Energy",
     "Evidence",
+    "Fidelity",
+    "FidelityResult",
     "Hpd",
     "Lc2st",
     "LogScore",
@@ -25,8 +28,10 @@ __all__ = [
     "Wasserstein",
     "all_metrics",
     "c2st",
+    "calibration",
     "choose_metrics",
     "energy_score",
+    "fidelity",
     "hpd_coverage",
     "lc2st",
     "log_bayes_factor",
@@ -46,10 +51,11 @@ from collections.abc import Mapping, Sequence
 from ..errors import UsageError
 from ..metric import Metric, check_metric
 from .c2st import C2st, c2st
-from .calibration import Calibration
+from .calibration import Calibration, CalibrationResult, calibration
 from .convergence import Convergence
 from .energy import Energy, energy_score
 from .evidence import Evidence, log_bayes_factor
+from .fidelity import Fidelity, FidelityResult, fidelity
 from .hpd import Hpd, hpd_coverage
 from .lc2st import Lc2st, lc2st
 from .log_score import LogScore
@@ -83,6 +89,7 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "sliced_wasserstein": SlicedWasserstein(normalize=normalize),
         "pqmass": Pqmass(normalize=normalize),
         "moments": Moments(normalize=normalize),
+        "fidelity": Fidelity(),
         "hpd": Hpd(),
         "log_score": LogScore(),
         "evidence": Evidence(),

@@ -60,7 +60,7 @@ def c2st(
 ) -> TwoSampleResult:
     r"""Returns the cross-validated accuracy of a classifier that is trained to tell two sets of samples apart,
 
-    .. math:: C2ST = \frac{1}{2n} \sum_i [f(a_i) = 0] + [f(b_i) = 1] ,
+    $$ C2ST = \frac{1}{2n} \sum_i [f(a_i) = 0] + [f(b_i) = 1] , $$
 
     where $f$ has not seen the fold of $a_i$ and $b_i$. It is 1/2 if both are from one distribution, for every
     classifier, and 1 if they can be told apart without error. Every fold has as many samples of $a$ as of $b$, and of

@@ -16,7 +16,7 @@ A group's statistic is its largest $|z|$; the observed one and the replicates ar
 p-value over groups, divided by the group's weight, is ranked in the same pool.
 """
 
-__all__ = ["GROUPS", "Calibration", "CalibrationResult", "Feature"]
+__all__ = ["GROUPS", "Calibration", "CalibrationResult", "Feature", "calibration"]
 
 import math
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from functools import cached_property
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from ..arrays import as_host, flat
 from ..compiling import compiled
 from ..diagnostics import autocorrelated
 from ..errors import UsageError
-from ..metric import Block, Context, Metric, Record, Scores
+from ..metric import Block, Context, Metric, Record, Scores, whole_block
 from ..ranks.centers import uniform_centers
 from ..ranks.features import Feature, expand, feature_list
 from ..ranks.kernel import EUCLIDEAN, frame, one_blas_thread
@@ -44,6 +44,7 @@ from .records import joined
 
 LEVEL = 0.01
 POWER = 0.9
+SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
 GROUPS = {"balls": 1 / 6, "marginals": 1 / 2, "shape": 1 / 6, "data": 1 / 6}  # those that are absent give theirs back
 SHARED_POINTS = 10_000  # samples of a set that many truths share
 POINTS = 256  # of a set are ranked, evenly spaced, truths among them: more see no more
@@ -88,6 +89,8 @@ class CalibrationResult:
         columns: What the columns of the data stand for.
         fixed: The axes along which all samples of every set are equal: parameters that the candidate does not infer.
         notes: What a reader must know.
+        locations: Where each truth ranks among the points of its set along each axis, from -1/2 to 1/2, $(L, A)$.
+        places: The mean of these points along each axis, $(L, A)$: the posterior mean, with the truth among the points.
     """
 
     features: Sequence[Feature]
@@ -101,6 +104,8 @@ class CalibrationResult:
     columns: Sequence[str] = ()
     fixed: Sequence[int] = ()
     notes: Sequence[str] = ()
+    locations: Floats | None = None
+    places: Floats | None = None
 
     def __repr__(self) -> str:
         return f"CalibrationResult(pvalue={self.pvalue:.3g}, fiducials={self.fiducials})"
@@ -169,6 +174,13 @@ class CalibrationResult:
         if self.projected:
             return f"projection {axis}"
         return f"dimension {axis}" if names is None else names[axis]
+
+    @property
+    def guilty(self) -> int | None:
+        r"""The axis that is most to blame: that of the largest bias if there is one, else of the loudest feature."""
+        biases = [f for f, effect, p in self.biases[:1] if p < LEVEL and abs(effect) >= SHIFT_EFFECT]
+        loudest = [*biases, *(self.features[i] for i in self.order)]
+        return next((f.axes[0] for f in loudest if f.axes), None)
 
     def label(self, feature: Feature, names: Sequence[str] | None = None) -> str:
         r"""Says what a feature is, with the names of parameters and data."""
@@ -256,6 +268,41 @@ def _draw_players(rng: np.random.Generator, points: int, truths: int, replicates
         for row in out[1:]:
             row[:] = rng.permutation(points)[:truths]
     return out
+
+
+def calibration(
+    truths: ArrayLike,
+    samples: ArrayLike,
+    *,
+    x: ArrayLike | None = None,
+    regions: int = 32,
+    seed: int = 0,
+    normalize: str = "auto",
+    bounds: tuple[ArrayLike, ArrayLike] | None = None,
+) -> CalibrationResult:
+    r"""Tests whether truths and samples are exchangeable: the test that decides the tiers.
+
+    Arguments:
+        truths: The truths, with shape $(L, *event)$.
+        samples: The samples of the candidate, with shape $(L, S, *event)$, or $(1, S, *event)$ if all truths share one
+            set.
+        x: The observations, with shape $(L, *data)$: with them it sees errors that go with the data.
+        regions: The number of random balls per fiducial.
+        seed: The seed of centers and of the null.
+        normalize: The scale of the distances in the balls, see `mira_bench.ranks.scaling`.
+        bounds: The range `(low, high)` of the parameters, e.g. the prior box: the scale if it is given.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> truths, samples = rng.normal(size=(200, 2)), rng.normal(size=(200, 100, 2))
+        >>> calibration(truths, samples).pvalue > 0.01, calibration(truths, 0.5 * samples).pvalue > 0.01
+        (True, False)
+    """
+
+    block = whole_block(truths, samples, seed=seed, bounds=bounds, x=x)
+    metric = Calibration(regions=regions, normalize=normalize)
+    result: CalibrationResult = metric.reduce([metric.observe(block)], block.scaling).result
+    return result
 
 
 @dataclass(frozen=True)
@@ -398,7 +445,7 @@ class Calibration(Metric):
             kept, z[0], largest, _own_deviations(signed, values), int(truths.sum()), int(records[0]["thinned"][0]),
             bool(records[0]["projected"]),
             Effects.of(records, index) if not (truths > 1).any() else None,
-            columns, np.flatnonzero(~moving).tolist(), _notes(records),
+            columns, np.flatnonzero(~moving).tolist(), _notes(records), locations, np.repeat(place, truths, axis=0),
         )  # fmt: skip
 
 

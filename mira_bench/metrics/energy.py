@@ -292,7 +292,7 @@ def energy_score(
 ) -> EnergyResult:
     r"""Returns the fair energy score of a candidate's samples,
 
-    .. math:: ES = \frac{1}{S} \sum_j |y_j - y^*| - \frac{1}{2 S (S - 1)} \sum_{j \neq k} |y_j - y_k| .
+    $$ ES = \frac{1}{S} \sum_j |y_j - y^*| - \frac{1}{2 S (S - 1)} \sum_{j \neq k} |y_j - y_k| . $$
 
     Its expectation is smallest for the true posterior, and the difference between two candidates is the difference of
     their energy distances to it. Nothing but the joint samples is needed.

@@ -66,7 +66,7 @@ class EvidenceResult(MeanScore):
 def log_bayes_factor(candidate: ArrayLike, true: ArrayLike) -> EvidenceResult:
     r"""Returns the mean log Bayes factor of a candidate's model $q$ against the true model $p$,
 
-    .. math:: \frac{1}{L} \sum_l \log \frac{q(x_l)}{p(x_l)}, \qquad x_l \sim p ,
+    $$ \frac{1}{L} \sum_l \log \frac{q(x_l)}{p(x_l)}, \qquad x_l \sim p , $$
 
     an estimate of $-KL(p \| q)$. The mean of the logarithms is reported and not the mean of the ratios: under the true
     model the expectation of the ratio is 1 whatever $q$ is, and an average over fiducials is just its largest draw.

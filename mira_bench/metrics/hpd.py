@@ -54,7 +54,7 @@ def hpd_coverage(
     The smallest highest-density region that holds the truth has, under the candidate $q$ itself, the credibility
     $\alpha = P_{y \sim q(\cdot | x)}[q(y | x) > q(y^* | x)]$. The candidate's own samples estimate it by $J / S$,
 
-    .. math:: J = \#\{j : q(y_j | x) > q(y^* | x)\} ,
+    $$ J = \#\{j : q(y_j | x) > q(y^* | x)\} , $$
 
     which is uniform on $\{0, \dots, S\}$ if the candidate is right; ties are broken at random. The converse does not
     hold: like MIRA and TARP this curve is blind to some errors, and the prior passes it.

@@ -133,8 +133,8 @@ def lc2st(
     A classifier learns to tell the joint pairs $(y^*, x)$ from pairs $(y, x)$ with one draw $y \sim q(\cdot | x)$ of
     the candidate each. At an observation $x_o$ its probability $c$ of "candidate" should be 1/2 everywhere,
 
-    .. math:: T(x_o) = \frac{1}{M} \sum_{m = 1}^{M} \left( c(y_m, x_o) - \tfrac{1}{2} \right)^2, \qquad
-        y_m \sim q(\cdot | x_o) .
+    $$ T(x_o) = \frac{1}{M} \sum_{m = 1}^{M} \left( c(y_m, x_o) - \tfrac{1}{2} \right)^2, \qquad
+       y_m \sim q(\cdot | x_o) . $$
 
     The null comes from permuted labels. The work is done by `sbi.diagnostics.LC2ST`, one classifier per trial: tens
     of seconds for a thousand fiducials. The test sees what the classifier can learn from $L$ pairs and no more.

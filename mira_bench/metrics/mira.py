@@ -395,7 +395,7 @@ def mira(
     Random balls are drawn around random centers; $J$ counts the samples closer to the center than the truth. The
     paper draws one reference sample per ball. Averaged over all of them, its statistic is
 
-    .. math:: P(J) = \frac{1}{2} + \frac{J (S - J)}{S (S + 1)} ,
+    $$ P(J) = \frac{1}{2} + \frac{J (S - J)}{S (S + 1)} , $$
 
     whose mean over regions and fiducials is the score: $(2S + 1) / (3(S + 1))$ for a perfect candidate, less for an
     overconfident or shifted one, more for an underconfident one.

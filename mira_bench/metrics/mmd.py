@@ -65,9 +65,8 @@ def mmd(
 ) -> TwoSampleResult:
     r"""Returns the unbiased squared maximum mean discrepancy of two sets of samples,
 
-    .. math::
-        MMD^2 = \frac{1}{n (n - 1)} \sum_{i \neq j} k(a_i, a_j) + \frac{1}{m (m - 1)} \sum_{i \neq j} k(b_i, b_j)
-            - \frac{2}{n m} \sum_{i, j} k(a_i, b_j) ,
+    $$ MMD^2 = \frac{1}{n (n - 1)} \sum_{i \neq j} k(a_i, a_j) + \frac{1}{m (m - 1)} \sum_{i \neq j} k(b_i, b_j)
+       - \frac{2}{n m} \sum_{i, j} k(a_i, b_j) , $$
 
     with $k(u, v) = \exp(-|u - v|^2 / 2 h^2)$ and $h$ the median distance of all points. Its expectation is exactly 0
     if both sets are from one distribution, so it may be negative. The standard error is that of its projection on

@@ -152,8 +152,8 @@ def moments(samples: ArrayLike, reference: ArrayLike, *, permutations: int = 999
     With the means $m, m'$ and the total variances $v, v'$ (sums over dimensions) of the $S$ samples of a fiducial and
     of the $S'$ of its reference, the two numbers are
 
-    .. math:: r = \exp \left\langle \tfrac{1}{2} \ln \frac{v}{v'} \right\rangle , \quad
-        e^2 = \left\langle \frac{|m - m'|^2 - v / S - v' / S'}{v'} \right\rangle ,
+    $$ r = \exp \left\langle \tfrac{1}{2} \ln \frac{v}{v'} \right\rangle , \quad
+       e^2 = \left\langle \frac{|m - m'|^2 - v / S - v' / S'}{v'} \right\rangle , $$
 
     with means over fiducials. Logarithms are averaged because both sides are then treated alike: with as many samples
     on each, $\ln r$ has the expectation 0 for a right candidate, and $\ln c$ for one $c$ times as wide, whatever

@@ -48,7 +48,7 @@ def pqmass(
 ) -> TwoSampleResult:
     r"""Returns PQMass' statistic: Pearson's $\chi^2$ of the counts of two sets of samples in random regions,
 
-    .. math:: \chi^2 = \sum_r \frac{(\sqrt{m / n} \, A_r - \sqrt{n / m} \, B_r)^2}{A_r + B_r} .
+    $$ \chi^2 = \sum_r \frac{(\sqrt{m / n} \, A_r - \sqrt{n / m} \, B_r)^2}{A_r + B_r} . $$
 
     The regions are the Voronoi cells of points drawn from both sets. If both are from one distribution, the labels are
     exchangeable given the cells, and the expectation is exactly $(R - 1) N / (N - 1)$ with $N = n + m$. The p-value is

@@ -1,6 +1,6 @@
 r"""Simulation-based calibration: the ranks of the truth in every dimension (Talts et al. 2018)."""
 
-__all__ = ["Histogram", "Sbc", "SbcResult", "sbc"]
+__all__ = ["Ecdf", "Histogram", "Sbc", "SbcResult", "sbc"]
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +20,8 @@ from ..statistics import holm, uniform_pvalue
 from ..streams import generator
 from .records import rank_record, ranks_of
 
+BAND_DRAWS = 2000  # curves of perfect candidates that the level of a band is found with
+
 
 @dataclass(frozen=True)
 class Histogram:
@@ -36,6 +38,23 @@ class Histogram:
     edges: NDArray[np.int64]
     counts: NDArray[np.int64]
     expected: NDArray[np.float64]
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Ecdf:
+    r"""Distribution functions of ranks minus that of a perfect candidate, with the band in which its curve lies.
+
+    Arguments:
+        levels: The share of ranks below each point of the grid, with shape $(K,)$, from 0 to 1.
+        difference: The share of fiducials whose rank is below it, minus the level, with shape $(K, d)$.
+        lower: The lower edge of the band, with shape $(K,)$.
+        upper: The upper edge of the band.
+    """
+
+    levels: NDArray[np.float64]
+    difference: NDArray[np.float64]
     lower: NDArray[np.float64]
     upper: NDArray[np.float64]
 
@@ -121,6 +140,33 @@ class SbcResult:
         tail = (1 - confidence) / 2 / (size if simultaneous else 1)
         lower, upper = (scipy.stats.binom.ppf(q, count, share) for q in (tail, 1 - tail))
         return Histogram(edges, counts, count * share, lower, upper)
+
+    def ecdf(self, points: int = 50, *, confidence: float = 0.95) -> Ecdf:
+        r"""Returns the distribution functions of the ranks minus the uniform one, with a band.
+
+        The whole curve of a perfect candidate is inside the band with the given probability: the level of its binomial
+        intervals is found by simulation (Säilynoja et al. 2022). Fiducials that share sample sets are not
+        independent, and the band is then too narrow.
+
+        Arguments:
+            points: The number of steps of the grid, at most one for each rank.
+            confidence: The level of the band.
+
+        References:
+            | Graphical Test for Discrete Uniformity and its Applications (Säilynoja et al. 2022)
+            | https://arxiv.org/abs/2103.10522
+        """
+        count, size = len(self.ranks), min(points, self.samples + 1)
+        edges = np.arange(size + 1) * (self.samples + 1) // size
+        levels = edges / (self.samples + 1)
+        shares = np.stack([(self.ranks < edge).mean(axis=0) for edge in edges])
+        drawn = generator(self.seed, "ecdf band").multinomial(count, np.diff(levels), BAND_DRAWS)
+        below = np.cumsum(drawn, axis=1)[:, :-1]
+        inner = scipy.stats.binom(count, levels[1:-1])
+        tails = np.minimum(inner.cdf(below), inner.sf(below - 1)).min(axis=1, initial=0.5)
+        tail = float(np.quantile(tails, 1 - confidence, method="lower")) * (1 - 1e-9)  # who is at the edge is inside
+        lower, upper = (np.array([0, *inner.ppf(q), count]) / count - levels for q in (tail, 1 - tail))
+        return Ecdf(levels, shares - levels[:, None], lower, upper)
 
 
 def _check(marginals: bool, projections: int) -> None:

@@ -4,7 +4,7 @@ With $n$ truths and one set of $S$ samples, the mean score is $T = \bar K - U / 
 $U$ the mean distance of the samples. Its variance has four parts, of the truths, of the samples, of both together, and
 of pairs of samples:
 
-.. math:: \frac{V_\text{truth}}{n} + \frac{V_\text{set}}{S} + \frac{V_\text{both}}{n S} + \frac{\zeta}{2 S (S - 1)} .
+$$ \frac{V_\text{truth}}{n} + \frac{V_\text{set}}{S} + \frac{V_\text{both}}{n S} + \frac{\zeta}{2 S (S - 1)} . $$
 
 The scatter of the scores over truths shows the first and the third. The second and the fourth are found here. What a
 sample adds to the score, $h_j = \bar K_j - u_j$ with its mean distance $u_j$ to the others, varies by

@@ -41,7 +41,7 @@ def tarp(
     The ball around a random point through the truth holds the fraction $J / S$ of the samples; over fiducials that
     fraction is uniform if the candidate is right. With the same centers, MIRA is a functional of this curve,
 
-    .. math:: \text{MIRA} = \frac{1}{2} + \frac{S}{S + 1} \int_0^1 (2a - 1) \, ECP(a) \, da .
+    $$ \text{MIRA} = \frac{1}{2} + \frac{S}{S + 1} \int_0^1 (2a - 1) \, ECP(a) \, da . $$
 
     Arguments:
         truths: The truths, with shape $(L, *event)$.

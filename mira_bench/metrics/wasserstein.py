@@ -26,8 +26,8 @@ def _stderr(of_a: NDArray[np.float64], of_b: NDArray[np.float64], paired: bool) 
 def wasserstein(a: ArrayLike, b: ArrayLike, *, paired: bool = False) -> TwoSampleResult:
     r"""Returns the Wasserstein-1 distance of two sets of samples: the Euclidean cost of the best transport,
 
-    .. math:: W_1 = \min_{\gamma} \sum_{ij} \gamma_{ij} |a_i - b_j| , \quad
-        \sum_j \gamma_{ij} = \frac{1}{n} , \ \sum_i \gamma_{ij} = \frac{1}{m} .
+    $$ W_1 = \min_{\gamma} \sum_{ij} \gamma_{ij} |a_i - b_j| , \quad
+       \sum_j \gamma_{ij} = \frac{1}{n} , \ \sum_i \gamma_{ij} = \frac{1}{m} . $$
 
     It is exact (the network simplex of POT). Even for two sets from one distribution it is far above 0, at a value
     that depends on the distribution and on the numbers of samples: compare candidates at equal numbers only. There is
@@ -63,7 +63,7 @@ def sliced_wasserstein(
 ) -> TwoSampleResult:
     r"""Returns the sliced Wasserstein-1 distance: the mean over random directions of the distance along them,
 
-    .. math:: SW_1 = E_\theta \int |F_{\theta \cdot a}(t) - F_{\theta \cdot b}(t)| \, dt .
+    $$ SW_1 = E_\theta \int |F_{\theta \cdot a}(t) - F_{\theta \cdot b}(t)| \, dt . $$
 
     The points are sorted once per direction; then the distance is a sum over gaps, for every permutation of the
     labels. So there is an exact p-value, and the expectation is the mean over permutations.

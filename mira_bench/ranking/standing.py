@@ -89,13 +89,20 @@ class Standing:
 
     @property
     def tier(self) -> str:
-        if self.failure is not None or self.information == "none":
+        if self.information == "none":
             return "C"
-        if self.calibrated is None or self.information is None:
+        if self.failure is not None or self.calibrated is None or self.information is None:
             return "-"
         if self.information == "unresolved":
             return "?"
         return "A" if self.calibrated else "B"
+
+    @property
+    def by_construction(self) -> bool:
+        r"""Whether its MIRA score is 1/2 because parameters are fixed: every ball then holds all samples or none."""
+        if self.mira is None or self.calibration is None or not len(self.calibration.fixed):
+            return False
+        return bool(((self.mira.ranks == 0) | (self.mira.ranks == self.mira.samples)).all())
 
     @property
     def trust(self) -> int:

@@ -7,7 +7,10 @@ rank goes to the best tier among all those that no remaining candidate beats sig
 score. So no candidate stands above one that beats it, and the first is in the model confidence set.
 """
 
-__all__ = ["RANKINGS", "TIERS", "Standing", "conflicts", "order", "rank", "rule", "succession", "tie_words"]
+__all__ = [
+    "RANKINGS", "TIERS", "TIER_WORDS", "Standing", "compare_pairs", "conflicts", "order", "rank", "rule", "succession",
+    "tie_words",
+]  # fmt: skip
 
 import math
 from collections.abc import Sequence
@@ -26,6 +29,10 @@ from .verdicts import advice, objections, verdict
 RANKINGS = ("tiers", "energy", "log", "mira", "tiers_first")
 TIE_LEVEL = 0.05
 TIERS = "energy score, and by tier where that does not separate"
+TIER_WORDS = {
+    "A": "no miscalibration found", "B": "miscalibrated", "C": "no better than the prior",
+    "?": "too few fiducials to tell",
+}  # fmt: skip
 
 COLUMNS = [
     "candidate", "role", "tier", "rank", "mira", "mira_stderr", "mira_sigmas", "mira_rank", "calibration_p",
@@ -119,6 +126,32 @@ def _pairs(standings: Sequence[Standing], rank_by: str, seed: int) -> NDArray[np
     table = np.stack([np.full(max(lengths), np.nan) if v is None else v for v in values])
     extra = np.array([_set_variance(s, rank_by) for s in standings])
     return separations(table, generator(seed, "sign flips"), extra if extra.any() else None)
+
+
+def compare_pairs(standings: Sequence[Standing], rank_by: str, seed: int) -> dict[str, Any]:
+    r"""Returns how all pairs of candidates compare in what orders, for figures.
+
+    Arguments:
+        standings: The candidates that have scores, in the order of the ranking.
+        rank_by: The rule of the ranking.
+        seed: The seed of sign flips.
+
+    Returns:
+        `candidates`, and matrices $(k, k)$: `difference` (the mean score of the row minus that of the column, positive
+        is worse), its `stderr`, and `pvalue`, which holds for all pairs together. Empty where MIRA orders: a distance
+        from an expectation has no such differences.
+    """
+
+    shown = [s for s in standings if values_of(s, rank_by) is not None]
+    if rank_by == "mira" or len(shown) < 2:
+        return {}
+    cells = [[_difference(a, b, rank_by) for b in shown] for a in shown]
+    return {
+        "candidates": [s.name for s in shown],
+        "difference": [[cell.get("difference", 0.0) for cell in row] for row in cells],
+        "stderr": [[cell.get("difference_stderr", 0.0) for cell in row] for row in cells],
+        "pvalue": _pairs(shown, rank_by, seed),
+    }
 
 
 def order(standings: Sequence[Standing], rank_by: str, seed: int = 0) -> list[Standing]:

@@ -5,11 +5,10 @@ __all__ = ["VERDICTS", "advice", "objections", "verdict"]
 import math
 from collections.abc import Sequence
 
-from ..metrics.calibration import LEVEL, CalibrationResult
+from ..metrics.calibration import LEVEL, SHIFT_EFFECT, CalibrationResult
 from ..ranks.features import Feature
 from .standing import Standing
 
-SHIFT_EFFECT = 0.1  # a shift explains the verdict if the mean of the ranks moves by so many standard deviations
 ASKED = ("mmd", "tarp", "sbc", "c2st")  # tests that may object to a candidate of tier A
 
 # Every verdict with what it means and what to do about it; docs/verdicts.md has more.

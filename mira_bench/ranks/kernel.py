@@ -3,12 +3,12 @@ r"""Ball ranks and marginal ranks: the one hot kernel.
 For a fiducial with truth $y^*$, samples $y_1, \dots, y_S$ and a center $c$, the ball rank is the number of samples
 that are closer to the center than the truth is,
 
-.. math:: J = \#\{j : d(y_j, c) < d(y^*, c)\} \in \{0, \dots, S\}.
+$$ J = \#\{j : d(y_j, c) < d(y^*, c)\} \in \{0, \dots, S\}. $$
 
 MIRA, its drawn variant and TARP are functions of $J$ alone. With $z_j = y_j - y^*$ and $b = c - y^*$ the Euclidean
 comparison needs no distance at all,
 
-.. math:: d(y_j, c) < d(y^*, c) \iff \tfrac{1}{2} |z_j| < b \cdot z_j / |z_j| ,
+$$ d(y_j, c) < d(y^*, c) \iff \tfrac{1}{2} |z_j| < b \cdot z_j / |z_j| , $$
 
 so a rank is a product of centers and *unit directions* and a count. Everything is relative to the truth (taken in
 float64), so large offsets cancel before single precision begins, and every direction has length one, so neither a

@@ -30,6 +30,7 @@ from .training import is_trainer, learn_task
 from .units import build, simulate, work
 
 PATIENCE = 120.0  # seconds of a block that is timed as a whole
+LONG = 10.0  # seconds of the first block that make its start-up small, so that a second one says nothing new
 PROBE = 4  # samples that tell what more would cost
 
 
@@ -44,6 +45,7 @@ class Estimate:
         trainings: What training would cost, for each network that is trained.
         simulating: The time to simulate the fiducials, a part of the total.
         parallel: How many blocks are worked on at a time.
+        starting: The time until workers are there, a part of the total.
     """
 
     seconds: dict[str, float]
@@ -52,6 +54,7 @@ class Estimate:
     trainings: dict[str, Rehearsal] = field(default_factory=dict)
     simulating: float = 0.0
     parallel: int = 1
+    starting: float = 0.0
 
 
 def estimate(
@@ -112,14 +115,18 @@ def estimate(
             report(f"timing {method}: a few samples, for a block would take {clock(long)}; scoring is not counted")
             seconds[label] = long * len(setup.blocks)
             continue
-        report(f"timing {method}: samples and scores of {sum(map(setup.count, ends))} of {setup.fiducials} fiducials")
-        spent = {}
+        report(f"timing {method}: samples and scores of at most {sum(map(setup.count, ends))} fiducials")
+        spent: dict[int, float] = {}
         for block in ends:
+            if spent and spent[0] > LONG:
+                break
             _, _, outcomes, reason, spent[block], _ = work(setup, label, block, parts[block], scaling)
             if outcomes is None:
                 raise RunError(f"candidate {label!r} failed on block {block}: {reason.splitlines()[0]}")
         rest = setup.fiducials - setup.count(0)
-        seconds[label] = spent[0] + spent[ends[-1]] * rest / setup.count(ends[-1])
+        last = max(spent)
+        seconds[label] = spent[0] + spent[last] * rest / setup.count(last)
+        report(f"{method}: about {clock(seconds[label])} of a core")
         records = (o for o in outcomes.values() if not isinstance(o, str)) if outcomes else ()
         disk += sum(a.nbytes for o in records for a in o.values()) * len(setup.blocks)
         if settings.keep_samples:
@@ -129,7 +136,20 @@ def estimate(
     parallel = min(settings.workers, len(setup.candidates) * len(setup.blocks))
     total = simulation + sum(seconds.values()) / parallel
     total += sum(learning) / min(settings.workers, len(learning) or 1)
-    return Estimate(seconds, total, disk, trainings, simulation, parallel)
+    starting = _time_start(setup, scaling, Engine(settings.workers, settings.backend, settings.address), report)
+    return Estimate(seconds, total + starting, disk, trainings, simulation, parallel, starting)
+
+
+def _time_start(setup: Setup, scaling: Scaling, engine: Engine, report: Callable[[str], None]) -> float:
+    r"""Starts the workers, and has them load what they need; returns the time until they can begin."""
+    if engine.here:
+        return 0.0
+    report(f"starting {engine.workers} workers")
+    start = time.perf_counter()
+    empty = dataclasses.replace(setup, fits={})
+    for _ in engine.map(_warm_up, [(empty, scaling)] * engine.workers):
+        pass
+    return time.perf_counter() - start
 
 
 def _too_long(setup: Setup, label: str, fiducials: Fiducials) -> float:

@@ -124,13 +124,15 @@ class Progress:
         if seconds:
             spent, fiducials = self._cost.get(name, (0.0, 0))
             self._cost[name] = spent + seconds, fiducials + count
-        everything = sum(self._left(key) for key in self._open())
+        # How long a training takes is not known, so nobody knows the rest either.
+        known = bool(self._cost) and not self._unfinished
+        everything = sum(self._left(key) for key in self._open()) if known else None
         tell = _watcher.get()
         if tell is not None:
             tell(sum(self._done.values()) / max(sum(self._total.values()), 1))
         if self._bars is not None:
             for key in self._open():
-                self._bars.update(self._ids[key], left=self._left(key) if self._cost else None)  # type: ignore[arg-type]
+                self._bars.update(self._ids[key], left=self._left(key) if known else None)  # type: ignore[arg-type]
             for key in (name, EVERYTHING):
                 if key in self._ids:
                     self._bars.start_task(self._ids[key])  # type: ignore[arg-type]
@@ -139,8 +141,8 @@ class Progress:
                 self._bars.update(self._ids[EVERYTHING], left=everything)  # type: ignore[arg-type]
         elif self._lines and now - self._said > QUIET:
             self._said = now
-            rest = f"about {clock(everything)} left for all"
-            print(f"{name}: {self._done[name]} of {self._total[name]}; {rest}", file=sys.stderr)
+            rest = "" if everything is None else f"; about {clock(everything)} left for all"
+            print(f"{name}: {self._done[name]} of {self._total[name]}{rest}", file=sys.stderr)
 
     def _open(self) -> list[str]:
         return [name for name, total in self._total.items() if self._done[name] < total]

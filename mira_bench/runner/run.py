@@ -28,6 +28,7 @@ from ..result import Result
 from ..task import Task
 from ..trainer import curves_of
 from ..views import path, views_of, with_inner, with_states
+from .again import look_again
 from .canary import Reuse, check_candidates, check_fits, check_task
 from .engines import Died, Engine, one_thread
 from .progress import Progress
@@ -165,12 +166,14 @@ def perform(task: Task, candidates: Mapping[str, Candidate], settings: Settings)
         seconds=seconds,
         warnings=warnings,
         reuse=reuse.sentences,
+        remarks=list(getattr(setup.task, "remarks", ())),
         identity=setup.identity.hashes,
         curves={key: curves_of(fits.states[key]) for key in everyone if key in fits.states},
         training_seconds=fits.took,
         files={**reads, **setup.identity.files},
         preprocess=getattr(task, "preprocessing", ("",))[0],
         pictures=functools.partial(_illustrate, setup, parts[0]) if hasattr(task, "illustrate") else None,
+        corners=functools.partial(look_again, setup, parts, standings, settings.rank_by, seconds),
     )
 
 

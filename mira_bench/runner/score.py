@@ -3,132 +3,91 @@ r"""Scores samples that already exist: arrays in, tables and a ranking out."""
 __all__ = ["score"]
 
 import dataclasses
+import functools
 import logging
-from collections.abc import Mapping, Sequence
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 
+from ..adapters.content import Given, is_container
+from ..adapters.files import Files
+from ..adapters.posterior import draw
 from ..arrays import (
-    Array,
-    OnDisk,
     as_array,
     as_host,
     as_truths,
-    check_samples,
-    flat,
     in_one_unit,
-    is_device_tensor,
-    is_one_set,
     precision_of,
-    refuse_masks,
     refuse_non_finite,
-    shared_by,
 )
 from ..diagnostics import autocorrelated
-from ..errors import UsageError
-from ..layouts import LAYOUTS, refuse_swapped, swap
+from ..errors import SamplesError, UsageError
+from ..layouts import LAYOUTS
 from ..metric import Block, Metric
-from ..metrics import choose_metrics
+from ..metrics import Convergence, choose_metrics
 from ..ranking.tiers import RANKINGS, Standing
-from ..ranks.kernel import available_threads
 from ..ranks.scaling import Scaling, as_bounds, pooled_range, sample_range
+from ..report.glimpses import glimpses
 from ..result import Result
 from ..sharing import equal_sets, refuse_groups, refuse_repeats, tell_shared
-from ..task import BLOCK
+from .sample_sets import Samples, as_samples, thin_all, units_of, workers_for
 from .scoring import observe, standing
 
 log = logging.getLogger("mira_bench")
 
-BLOCK_ENTRIES = 2**25  # numbers in a block: 256 MB in double precision, if it has to be copied at all
-SHARED_ENTRIES = 2**21  # numbers of candidates that share sample sets, if they are looked at all at once
-COPIED_BYTES = 2**30  # blocks that threads hold at once, if they have to be copied
+
+def _given(label: str, value: Any) -> str | Given:
+    return os.fspath(value) if isinstance(value, str | os.PathLike) else Given(label, value)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Samples:
-    r"""The samples of one candidate, which are read block by block.
-
-    Arguments:
-        name: What to call them in an error.
-        values: Anything with `shape`, `dtype` and slices over fiducials, $(L, S, *event)$.
-        shared: Whether they came as one set for all fiducials.
-        thinned: The samples to take, if not all.
-    """
-
-    name: str
-    values: Any
-    shared: bool = False
-    thinned: NDArray[np.intp] | None = None
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        r"""$(L, S, d)$."""
-        fiducials, count, *event = self.values.shape
-        count = count if self.thinned is None else len(self.thinned)
-        return fiducials, count, int(np.prod(event, dtype=np.int64))
-
-    @property
-    def blocks(self) -> list[slice]:
-        r"""The blocks of fiducials; they do not depend on where the samples are."""
-        fiducials, count, dim = self.shape
-        size = min(BLOCK, max(1, BLOCK_ENTRIES // (count * dim)))
-        return [slice(i, min(i + size, fiducials)) for i in range(0, fiducials, size)]
-
-    @property
-    def copied(self) -> int:
-        r"""The bytes of a block in memory; none if it is a view of the values."""
-        first = self.blocks[0]
-        view = isinstance(self.values, np.ndarray) and self.values[first].flags.c_contiguous and self.thinned is None
-        return 0 if view else 8 * (first.stop - first.start) * self.shape[1] * self.shape[2]
-
-    def __getitem__(self, rows: slice) -> Array:
-        part = flat(as_array(self.values[rows], self.name), 2)
-        part = part if self.thinned is None else part[:, self.thinned]
-        return part if is_device_tensor(part) else np.ascontiguousarray(part)
-
-    def first(self, rows: slice) -> Array:
-        r"""The first sample of some fiducials, $(l, 1, d)$; thinning keeps it."""
-        if isinstance(self.values, OnDisk):
-            part = self.values.peek(rows)
-        elif hasattr(self.values, "ndim"):  # an array of some kind, which knows more than slices of fiducials
-            part = self.values[rows, :1]
+def _drawn(candidates: Mapping[str, Any], x: Any, count: int, seed: int) -> dict[str, Any]:
+    r"""Samples the posteriors among the candidates."""
+    out = {}
+    for name, one in candidates.items():
+        values = is_container(one) or isinstance(one, str | os.PathLike) or hasattr(one, "shape")
+        if values or not (callable(one) or hasattr(one, "sample")):
+            out[name] = one
+        elif x is None:
+            raise UsageError(f"candidate {name!r} is a posterior, and is sampled given the observations: pass x=")
+        elif is_container(x) or isinstance(x, str | os.PathLike):
+            raise UsageError(f"candidate {name!r} is a posterior, and x names its entries: pass x as an array")
         else:
-            part = self.values[rows][:, :1]
-        return flat(as_array(part, self.name), 2)
+            with _blaming(name):
+                out[name] = draw(one, as_array(x, "x"), count, seed=seed)
+    return out
 
 
-def _as_samples(values: Any, truths: NDArray[np.float64], event: tuple[int, ...], name: str, layout: Any) -> _Samples:
-    fiducials = len(truths)
-    if isinstance(values, OnDisk):
-        name = f"{name} ({values.source})"
-    if not (hasattr(values, "shape") and hasattr(values, "dtype")):
-        values = as_array(values, name)
-    refuse_masks(values, name)
-    values = swap(values, name) if layout == "SLd" else values
-    shape = tuple(values.shape)
-    shared = shape[:1] == (1,) and fiducials > 1
-    if layout is None and not shared and shape[:1] != (fiducials,) and shape[1:2] == (fiducials,):
-        raise UsageError(
-            f"{name} has shape {shape}, and the {fiducials} fiducials of the truths along its second axis: swap the "
-            "axes, or pass layout='SLd'"
-        )
-    if shared:
-        values = shared_by(as_array(values[:] if isinstance(values, OnDisk) else values, name), fiducials)
-    check_samples(tuple(values.shape), fiducials, event, name)
-    as_array(values[:0], name)  # refuses what is not made of real numbers, before the work begins
-    if layout is None:
-        refuse_swapped(
-            truths, shape, lambda rows: values[rows], name,
-            "pass layout='SLd' if samples come first, as sbi has them, or layout='LSd' if fiducials do",
-        )  # fmt: skip
-    return _Samples(name, values, shared or is_one_set(values))
+@contextmanager
+def _blaming(candidate: str) -> Iterator[None]:
+    r"""Says whose samples cannot be used."""
+    try:
+        yield
+    except UsageError as error:
+        raise SamplesError(str(error), candidate) from error
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    r"""Calls options what they are called in Python: sentences about files have the words of the command line."""
+    try:
+        yield
+    except UsageError as error:
+        told = re.sub(r" \((task\.\w+=( and )?)+ in a Hydra run\)|; task\.\w+= in a Hydra run", "", str(error))
+        told = re.sub(r"--(layout|fiducial) (\w+)", r"\1='\2'", told)
+        told = re.sub(r"--(names|layout|bounds|fiducial)\b", r"\1=", told)
+        if told == str(error):
+            raise
+        raise UsageError(told) from error
 
 
 def _find_sets(
-    samples: Mapping[str, _Samples], truths: NDArray[np.float64], groups: NDArray | None
+    samples: Mapping[str, Samples], truths: NDArray[np.float64], groups: NDArray | None
 ) -> tuple[dict[str, NDArray | None], list[str]]:
     r"""Which fiducials share sample sets, candidate by candidate, and what a user has to know about it."""
     if groups is not None:
@@ -144,27 +103,21 @@ def _find_sets(
         elif one.shared:
             sets[name] = np.zeros(len(truths), np.int64)
         else:
-            found = sets[name] = equal_sets(one.blocks, one.first, one.__getitem__)
+            with _blaming(name):
+                found = sets[name] = equal_sets(one.blocks, one.first, one.__getitem__)
             if found is not None:
                 warnings.append(tell_shared(found, one.name))
     refuse_repeats(truths, list(sets.values()))
     return sets, warnings
 
 
-def _units(values: _Samples, sets: NDArray | None) -> list[slice]:
-    r"""The blocks that metrics look at; all fiducials at once if they share sample sets and are not too many."""
-    if sets is not None and np.prod(values.shape) <= SHARED_ENTRIES:
-        return [slice(0, values.shape[0])]
-    return values.blocks
-
-
-def _thin(samples: dict[str, _Samples]) -> dict[str, _Samples]:
-    r"""Takes as many samples of every candidate as the one with the fewest has, evenly spaced."""
-    fewest = min(s.shape[1] for s in samples.values())
-    return {
-        name: dataclasses.replace(s, thinned=np.arange(fewest) * s.shape[1] // fewest) if s.shape[1] > fewest else s
-        for name, s in samples.items()
-    }
+def _outside(truths: NDArray[np.float64], bounds: Any) -> list[str]:
+    r"""What is to be known about bounds that leave truths outside."""
+    if bounds is None:
+        return []
+    outside = int(((truths < bounds[0]) | (truths > bounds[1])).any(axis=1).sum())
+    said = f"{outside} of {len(truths)} truths are outside of the bounds, which are then no bounds of the prior"
+    return [f"{said}: check their units and the order of parameters"] if outside else []
 
 
 def _with_remarks(one: Standing, remarks: Sequence[str], metrics: Mapping[str, Metric]) -> Standing:
@@ -192,18 +145,23 @@ def score(
     groups: ArrayLike | None = None,
     reference: ArrayLike | None = None,
     rank_by: str = "tiers",
-    thin: bool = False,
+    thin: bool | int = False,
     threads: int | None = None,
     layout: str | None = None,
+    fiducial: str | None = None,
+    samples: int = 500,
 ) -> Result:
     r"""Scores and ranks the samples of several candidates on the same fiducials.
 
     Arguments:
-        truths: The truths, with shape $(L, *event)$.
+        truths: The truths, with shape $(L, *event)$: an array, or what names its parameters, as candidates may.
         candidates: The samples of each candidate, with shape $(L, S, *event)$, where $S$ may differ, or
             $(1, S, *event)$ if all truths share one set. Arrays, tensors, lists, or anything that can be sliced over
             fiducials, such as a memory map or an HDF5 dataset: it is read in blocks. Copies of one set are found, and
-            scored as a shared one.
+            scored as a shared one. What names its parameters and fiducials is matched by them, see
+            `mira_bench.adapters.files`: ArviZ's `InferenceData`, an xarray `Dataset`, `DataArray` or `DataTree` with
+            the dimensions fiducial, chain and draw (or sample), a `DataFrame` with the columns fiducial and sample, and
+            the path of a file. A posterior, as `mira_bench.draw` takes it, is sampled given `x`.
         x: The observations, with shape $(L, *data)$, for metrics that look at them.
         names: The names of the parameters.
         metrics: The metrics by name, or names of default ones; by default MIRA, the calibration test, TARP, SBC, the
@@ -216,12 +174,15 @@ def score(
             equal sets are found in each candidate by itself.
         reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
         rank_by: `"tiers"`, `"energy"`, `"mira"` or `"tiers_first"`, see `mira_bench.ranking.tiers`.
-        thin: Whether to thin all candidates to the smallest $S$, evenly spaced; by default each is compared with the
-            expectation for its own $S$.
+        thin: Whether to thin all candidates to the smallest $S$, evenly spaced, or the number of samples to thin those
+            to that have more; by default each is compared with the expectation for its own $S$.
         threads: The number of threads, by default all cores. The result does not depend on it.
         layout: `"LSd"` if candidates and reference have their fiducials first, `"SLd"` if they have their samples
             first, as sbi does. By default it is `"LSd"`, but what has as many samples as fiducials is refused if its
             numbers speak for the other one, see `mira_bench.layouts`.
+        fiducial: The column or dimension of the fiducials in tables and labeled arrays; by default `fiducial`,
+            `observation` or `obs_id`.
+        samples: The number of samples that are drawn of posteriors.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -242,6 +203,15 @@ def score(
         raise UsageError("rank_by='log' needs densities, and here are samples alone: rank_by='energy' is as proper")
     if layout not in (None, *LAYOUTS):
         raise UsageError(f"layout={layout!r} is not one of {', '.join(LAYOUTS)}")
+    candidates = _drawn(candidates, x, samples, seed)
+    if any(is_container(one) or isinstance(one, str | os.PathLike) for one in (truths, x, *candidates.values())):
+        found = Files(
+            _given("truths", truths), {name: _given(f"candidate {name!r}", one) for name, one in candidates.items()},
+            None if x is None else _given("x", x), names, layout, fiducial, bounds, thin,
+        )  # fmt: skip
+        more = {"groups": groups, "reference": reference, "seed": seed, "rank_by": rank_by, "threads": threads}
+        with _in_python():
+            return found.score(metrics=choose_metrics(metrics, regions, normalize), strict=True, **more)
     inputs = {f"candidate {name!r}": values for name, values in candidates.items()}
     inputs = in_one_unit({"truths": truths, "bounds": bounds, "reference": reference, **inputs})
     truths, bounds, reference, *values = inputs.values()
@@ -249,68 +219,75 @@ def score(
     raw = as_array(truths, "truths")
     y = as_truths(raw)
     event = tuple(raw.shape[1:])
-    samples = {
-        name: _as_samples(one, y, event, f"candidate {name!r}", layout)
-        for name, one in zip(candidates, values, strict=True)
-    }
+    own: dict[str, Samples] = {}
+    for name, one in zip(candidates, values, strict=True):
+        with _blaming(name):
+            own[name] = as_samples(one, y, event, f"candidate {name!r}", layout)
     if thin:
-        samples = _thin(samples)
+        if thin is not True and (not isinstance(thin, int | np.integer) or thin < 1):
+            raise UsageError(f"thin={thin!r}: True, or a positive number of samples is needed")
+        own = thin_all(own, None if thin is True else int(thin))
     observations = None if x is None else as_array(x, "x")
     if observations is not None and len(observations) != len(y):
         raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
-    exact = None if reference is None else _as_samples(reference, y, event, "reference", layout)
+    exact = None if reference is None else as_samples(reference, y, event, "reference", layout)
     if names is not None and (isinstance(names, str) or len(names) != y.shape[1]):
         told = repr(names) if isinstance(names, str) else len(names)
         raise UsageError(f"there are {told} names for {y.shape[1]} dimensions")
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")
-    sets, warnings = _find_sets(samples, y, labels)
+    workers = workers_for(own, threads)
+    box = as_bounds(bounds, y.shape[1], y)
+    sets, warnings = _find_sets(own, y, labels)
+    warnings = [*_outside(y, box), *warnings]
     for warning in warnings:
         log.warning("%s", warning)
 
     chosen = choose_metrics(metrics, regions, normalize)
+    if any(one.chains is not None for one in own.values()):
+        chosen.setdefault("convergence", Convergence())
     pooled = None
     if any(metric.normalize == "pooled" for metric in chosen.values()):
-        parts = ((rows, *sample_range(one[rows])) for one in samples.values() for rows in one.blocks)
+        parts = ((rows, *sample_range(one[rows])) for one in own.values() for rows in one.blocks)
         pooled = pooled_range(y, parts)
-    scaling = Scaling(y, task=as_bounds(bounds, y.shape[1], y), pooled=pooled)
+    scaling = Scaling(y, task=box, pooled=pooled)
     for metric in chosen.values():
         scaling.resolve(metric.normalize)
 
     def work(name: str, rows: slice) -> dict:
-        values = samples[name][rows]
-        if isinstance(values, np.ndarray):
-            refuse_non_finite(values, samples[name].name, rows.start)
+        with _blaming(name):
+            values = own[name][rows]
+            if isinstance(values, np.ndarray):
+                refuse_non_finite(values, own[name].name, rows.start)
         block = Block(
             truths=y[rows],
             samples=values,
             index=np.arange(rows.start, rows.stop),
             scaling=scaling,
             seed=seed,
-            name=samples[name].name,
+            name=own[name].name,
             groups=None if (mine := sets[name]) is None else mine[rows],
             x=None if observations is None else observations[rows],
             reference=None if exact is None else lambda: as_host(exact[rows]),
             precision=precisions[name],
+            diagnostics=own[name].rhat(rows),
         )
         return observe(block, chosen)
 
-    copied = max(s.copied for s in samples.values())
-    workers = min(threads or available_threads(), max(1, COPIED_BYTES // max(1, copied)))
     pool = Parallel(n_jobs=workers, backend="threading")
-    units = [(name, rows) for name, values in samples.items() for rows in _units(values, sets[name])]
+    units = [(name, rows) for name, values in own.items() for rows in units_of(values, sets[name])]
     outcomes = pool(delayed(work)(name, rows) for name, rows in units)
     standings: list[Standing] = []
-    for name in samples:
+    for name in own:
         mine = [outcome for (owner, _), outcome in zip(units, outcomes, strict=True) if owner == name]
         standings.append(standing(name, "candidate", mine, chosen, scaling, sets[name] is not None))
 
-    remarks: dict[str, list[str]] = {name: [] for name in samples}
-    if len({s.shape[1] for s in samples.values()}) > 1:
-        for name, s in samples.items():
+    remarks: dict[str, list[str]] = {name: [] for name in own}
+    if len({s.shape[1] for s in own.values()}) > 1:
+        for name, s in own.items():
             remarks[name].append(f"S = {s.shape[1]}")
-    for name, s in samples.items():
+    for name, s in own.items():
         effective = autocorrelated(s)
         if effective is not None:
             told = f"{effective:.0f} of {s.shape[1]} samples are effective"
@@ -319,6 +296,15 @@ def score(
                 f"{s.name} is autocorrelated: {told}, so its scores deviate from the exact null; thin the chains more"
             )
             log.warning("%s", warnings[-1])
+    warnings += [f"{s.name}: {c.sentence}" for s in standings if (c := s.convergence) is not None and len(c.missed)]
+    # Now, that the result need not hold the samples; images have pictures instead.
+    looks = {name: s.of_fiducial for name, s in own.items()}
+    shown: Mapping[str, Any] = {}
+    if len(event) <= 1:
+        try:
+            shown = glimpses(standings, rank_by, seed, names, y, looks)
+        except Exception as error:  # scores do not need this
+            log.warning("there are no corner plots: %s: %s", type(error).__name__, error)
     return Result(
         task="samples",
         standings=[_with_remarks(one, remarks[one.name], chosen) for one in standings],
@@ -328,4 +314,5 @@ def score(
         rank_by=rank_by,
         seed=seed,
         warnings=warnings,
+        corners=functools.partial(dict, shown),
     )

@@ -240,7 +240,7 @@ class Setup:
     def of(cls, task: Task, candidates: Mapping[str, Candidate], settings: Settings) -> "Setup":
         r"""Puts a task, its candidates and the controls together, after a check."""
         if settings.keep_samples and settings.store is None:
-            raise UsageError("keep_samples needs a store to keep them in")
+            raise UsageError("keep_samples needs a store to keep them in: give one by store=, or keep_samples=false")
         if not isinstance(candidates, Mapping):
             raise UsageError("candidates must be a mapping from names to candidates, e.g. {'npe': Neural(budget=2000)}")
         for label, one in candidates.items():

@@ -7,7 +7,7 @@ the same trainer share a training, whatever their names are: `cvae` and `cvae@10
 
 __all__ = [
     "PROBE", "Fits", "Training", "expand", "fit_all", "is_trainer", "learn", "learn_task", "learns", "probe",
-    "reason_of",
+    "reason_of", "recall", "recall_task",
 ]  # fmt: skip
 
 import dataclasses
@@ -282,6 +282,13 @@ def fit_all(setup: "Setup", engine: Engine, progress: Progress, minutes: float |
     return fits
 
 
+def _learning(setup: "Setup", things: Mapping[str, Any]) -> "Setup":
+    r"""The setup in which things that are no candidates take their place."""
+    known = dataclasses.replace(setup.identity, trainers={key: describe(one.trainer) for key, one in things.items()})
+    trainings = {key: Training(key, 0) for key in things}
+    return dataclasses.replace(setup, candidates=things, trainings=trainings, identity=known)
+
+
 def learn(
     setup: "Setup", things: Mapping[str, Any], engine: Engine, progress: Progress, minutes: float | None = None
 ) -> dict[str, State]:
@@ -295,10 +302,7 @@ def learn(
         minutes: How long a training may take.
     """
 
-    known = dataclasses.replace(setup.identity, trainers={key: describe(one.trainer) for key, one in things.items()})
-    trainings = {key: Training(key, 0) for key in things}
-    others = dataclasses.replace(setup, candidates=things, trainings=trainings, identity=known)
-    fits = fit_all(others, engine, progress, minutes)
+    fits = fit_all(_learning(setup, things), engine, progress, minutes)
     if fits.failures:
         key, reason = next(iter(fits.failures.items()))
         raise RunError(f"{key} was not learned: {reason}")
@@ -312,7 +316,30 @@ def learn_task(setup: "Setup", engine: Engine, progress: Progress, minutes: floa
     if not is_trainer(getattr(task, "trainer", None)):
         return setup
     name = f"task {setup.name}"
-    state = learn(setup, {name: task}, engine, progress, minutes)[name]
+    return _with_learned(setup, learn(setup, {name: task}, engine, progress, minutes)[name])
+
+
+def recall_task(setup: "Setup") -> "Setup | None":
+    r"""Returns what `learn_task` does, from the store alone; none if that has no training of the task."""
+
+    task: Any = setup.task
+    if not is_trainer(getattr(task, "trainer", None)):
+        return setup
+    name = f"task {setup.name}"
+    learning = _learning(setup, {name: task})
+    state = recall(learning, name)
+    return None if state is None else _with_learned(setup, state)
+
+
+def recall(setup: "Setup", name: str) -> State | None:
+    r"""Returns what a candidate learned, as the store has it; none if it has no such training."""
+
+    found = setup.store.get(setup.fit_spec(name, getattr(setup.candidates[name], "at", None)))
+    return None if found is None else {key: value for key, value in found.items() if not key.startswith(PROBE)}
+
+
+def _with_learned(setup: "Setup", state: State) -> "Setup":
+    task: Any = setup.task
     # Its fiducials are those of what was learned, wherever that was.
     learned = {"task": setup.identity.task, "learned": hash_arrays(state)}
     identity = dataclasses.replace(setup.identity, task=learned)

@@ -5,7 +5,10 @@ they are asked to stay. So memory is bounded, a killed run goes on where it stop
 nor the number of workers changes a bit of the result.
 """
 
-__all__ = ["build", "draw_fiducials", "draw_reference", "forget", "reference_samples", "remake", "simulate", "work"]
+__all__ = [
+    "build", "draw_again", "draw_fiducials", "draw_reference", "forget", "reference_samples", "remake", "simulate",
+    "work",
+]  # fmt: skip
 
 import dataclasses
 import functools
@@ -224,6 +227,12 @@ def _extras(setup: Setup, block: int, fiducials: Fiducials, count: int, posterio
             return np.asarray(task.log_likelihood(points, x[:, None]), np.float64)
 
         extras["log_likelihood"] = log_likelihood
+    if hasattr(task, "misfit") and part.x is not None:
+
+        def misfit() -> NDArray:
+            return np.asarray(task.misfit(as_host(draws.values[:count]), x[:, None]), np.float64)
+
+        extras["misfit"] = misfit
     if draws.log_evidence is not None or hasattr(posterior, "log_evidence"):
 
         def log_evidence() -> NDArray:
@@ -266,6 +275,7 @@ def _block(
         groups=part.group,
         x=part.x,
         conditional=getattr(setup.task, "conditional", True),
+        event=tuple(np.shape(part.y)[1:]),
         **_extras(setup, block, fiducials, count, posterior, draws),
     )
 
@@ -294,13 +304,15 @@ def work(
         if missing:
             posterior, made_of = build(setup, name)
             with listening() as heard:
+                begin = time.perf_counter()
                 draws = _sample(setup, name, block, fiducials, posterior, made_of)
+                sampling = time.perf_counter() - begin
                 fresh = observe(_block(setup, name, block, fiducials, scaling, posterior, draws), missing)
             spent = time.perf_counter() - start
             content, now = _content(draws), heard.hashes() | made_of
             for key, outcome in fresh.items():
                 if not isinstance(outcome, str):
-                    setup.store.put(specs[key], outcome, spent, samples=content, reads=now)
+                    setup.store.put(specs[key], outcome, spent, samples=content, sampling=sampling, reads=now)
             reads |= now
             outcomes |= fresh
         return name, block, outcomes, "", time.perf_counter() - start if missing else 0.0, reads
@@ -317,6 +329,33 @@ def remake(
     seen = _block(setup, name, block, fiducials, scaling, posterior, draws)
     outcomes = observe(seen, {key: setup.metrics[key] for key in keys})
     return draws, _content(draws), outcomes
+
+
+def draw_again(
+    setup: Setup, name: str, block: int, fiducials: Fiducials, most: float, guess: float
+) -> Draws | None:  # fmt: skip
+    r"""Returns the samples that were scored: those in the store; or drawn again, if that is quick and gives the same.
+
+    Arguments:
+        setup: What was run.
+        name: The candidate.
+        block: The block.
+        fiducials: The fiducials of the block.
+        most: The seconds that sampling the block may have taken.
+        guess: The seconds that it may have taken, if the store does not know.
+    """
+    stored = setup.store.get(setup.samples_spec(name, block))
+    if stored is not None:
+        return _spread(Draws.from_arrays(stored), fiducials)
+    headers = [setup.store.look(setup.record_spec(name, block, key)) for key in setup.metrics]
+    told = [header for header in headers if header is not None]
+    took = [float(header.facts.get("sampling", header.seconds)) for header in told]
+    if max(took, default=guess) > most:
+        return None
+    draws = _draw(setup, name, block, fiducials, build(setup, name)[0])
+    if any(header.facts.get("samples") != _content(draws) for header in told):
+        raise UsageError("samples that were drawn again differ from those that were scored")
+    return _spread(draws, fiducials)
 
 
 def forget() -> None:

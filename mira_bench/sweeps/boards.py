@@ -128,6 +128,12 @@ def _range(board: pd.DataFrame, score: str) -> tuple[float, float]:
     ends = [score, f"{score}_low", f"{score}_high"]
     ranked = board[(board["role"] == "candidate") & board[score].notna()]
     values = (ranked if len(ranked) else board)[ends].astype(float)
+    # An interval of two seeds may be tens of times as wide as the others: it goes on beyond the edge.
+    sure = ~(ranked if len(ranked) else board)["seeds"].map(few_seeds).to_numpy(bool)
+    points = values[score]
+    spread = (points.max() - points.min()) or abs(points.max()) or 1.0
+    rough = values.clip(points.min() - spread, points.max() + spread)
+    values = values.where(pd.Series(sure, index=values.index), rough, axis=0) if len(points) > 1 else values
     low, high = values.min(axis=None), values.max(axis=None)
     span = (high - low) or abs(high) or 1.0
     expected = board["mira_expected"].dropna() if score == "mira" else pd.Series(dtype=float)

@@ -34,6 +34,8 @@ def dry_run(cfg: "DictConfig", task_name: str) -> int:
         print(f"  train {name:<14} {what}about {rough(one.training)} of training ({one.note})")
     for name, seconds in cost.seconds.items():
         print(f"  {name:<20} {rough(seconds)}")
+    if cost.starting:
+        print(f"  start of workers     {rough(cost.starting)}")
     print(f"  whole run            {rough(cost.total)}, {cost.disk / 1e6:.1f} MB in {cfg.store}")
     return 0
 

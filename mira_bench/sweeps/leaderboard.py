@@ -3,7 +3,7 @@ r"""A leaderboard over seeds: means with confidence intervals, ranks, and who is
 A seed is a repetition of everything: other fiducials, and another training. Let a score have the values $m_s$ with the
 standard errors $w_s$ over fiducials, for $k$ seeds. Its mean $\bar m$ has the standard error
 
-.. math:: \sigma^2 = \frac{1}{k} \max(b^2, \overline{w^2}), \quad b^2 = \frac{1}{k - 1} \sum_s (m_s - \bar m)^2 .
+$$ \sigma^2 = \frac{1}{k} \max(b^2, \overline{w^2}), \quad b^2 = \frac{1}{k - 1} \sum_s (m_s - \bar m)^2 . $$
 
 The spread $b^2$ over seeds holds the errors over fiducials already, and what training adds. Where it is smaller than
 they are, that is chance, and they stand. The interval is Student's, with $k - 1$ degrees of freedom if the spread
@@ -147,7 +147,7 @@ class _Entry:
     @property
     def tier(self) -> str:
         if not self.runs:
-            return "C"
+            return "-"
         if len(self.runs) == 1:
             return str(self.table["tier"].iloc[0])
         skill, stderr, _ = self.score("skill")

@@ -275,7 +275,7 @@ def _whole_runs(
         for setting, one, name in settings:
             alone = cfg.progress and len(settings) == 1
             task, candidates, how = make(one, name)
-            result = perform(task, candidates, replace(how, progress=alone))
+            result = perform(task, candidates, replace(how, progress=alone)).in_style(cfg.style)
             for what, reason in result.failures.items():
                 if cfg.paper is not None or not what.startswith("metric "):
                     raise RunError(f"{_whose(what)} failed with {setting}: {reason}")

@@ -32,7 +32,7 @@ from rich.console import Console
 
 from ..adapters.reads import changed, hash_file, listening
 from ..config import hash_settings, job_fingerprint, prepare
-from ..errors import UsageError
+from ..errors import UsageError, refuse_to_hide_an_interrupt
 from ..report.outputs import clear, clear_collected, read_facts, write_json
 from ..runner.progress import watched
 from .composing import BasicSweeper
@@ -371,7 +371,6 @@ def do_job(
         job = replace(job, fingerprint=content)
         job.save(folder)
 
-    code, reason = FAILED, ""
     with (
         (folder / "output.txt").open("w", encoding="utf-8") as output,
         contextlib.redirect_stdout(output),
@@ -380,13 +379,7 @@ def do_job(
         listening() as heard,
     ):
         try:
-            code = int(work(identify))
-            reason = _failures(out) if code else ""
-        except (UsageError, OmegaConfBaseException) as error:
-            code, reason = USAGE, " ".join(str(error).split())
-        except Exception as error:
-            traceback.print_exc()
-            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            code, reason = _do(work, identify, out)
         except BaseException:
             replace(job, status="interrupted", seconds=round(time.monotonic() - start, 1)).save(folder)
             raise
@@ -398,6 +391,19 @@ def do_job(
     reads |= {path: content for path, content in files.items() if not path.endswith(".py")}
     replace(job, status=status, progress=1.0, seconds=seconds, code=code, reason=reason, reads=reads).save(folder)
     return code
+
+
+def _do(work: Callable[[Callable[[str], None]], int], identify: Callable[[str], None], out: Path) -> tuple[int, str]:
+    r"""Does the work of a job; returns its exit code, and the reason if it failed."""
+    try:
+        code = int(work(identify))
+    except Exception as error:
+        refuse_to_hide_an_interrupt(error)
+        if isinstance(error, UsageError | OmegaConfBaseException):
+            return USAGE, " ".join(str(error).split())
+        traceback.print_exc()
+        return FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return code, _failures(out) if code else ""
 
 
 def _failures(folder: Path) -> str:

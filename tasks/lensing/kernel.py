@@ -8,8 +8,8 @@ order. Only the slope needs a second series. (3) A chunk of pixels stays in the 
 Notation (Tessore & Metcalf 2015), in the frame of the lens: $\xi = x + iy$, $z = qx + iy$, $r = |z|$, $w = z / z^*$,
 $f = (1 - q) / (1 + q)$, $t = \gamma - 1$, and
 
-.. math:: \alpha = \frac{2}{1 + q} \left( \frac{b \sqrt{q}}{r} \right)^t z S(w), \quad
-    S = 1 - f w T(w), \quad T = \sum_{k \geq 1} (-f w)^{k - 1} \prod_{j \leq k} \frac{2j - 2 + t}{2j + 2 - t} .
+$$ \alpha = \frac{2}{1 + q} \left( \frac{b \sqrt{q}}{r} \right)^t z S(w), \quad
+   S = 1 - f w T(w), \quad T = \sum_{k \geq 1} (-f w)^{k - 1} \prod_{j \leq k} \frac{2j - 2 + t}{2j + 2 - t} . $$
 
 The arguments of the public functions:
 

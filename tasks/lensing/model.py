@@ -30,8 +30,8 @@ SLOPE = 3  # the position of gamma among the parameters
 class Sersic:
     r"""What is known of a Sérsic source: all but its position and its intensity.
 
-    .. math:: I(\rho) = I_e \exp \left( -k \left( (\rho / R_e)^{1 / n} - 1 \right) \right), \quad
-        \rho^2 = u^2 + v^2 / q^2 ,
+    $$ I(\rho) = I_e \exp \left( -k \left( (\rho / R_e)^{1 / n} - 1 \right) \right), \quad
+       \rho^2 = u^2 + v^2 / q^2 , $$
 
     with $u$ and $v$ along the major and the minor axis.
 

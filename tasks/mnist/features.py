@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mira_bench.errors import UsageError
-from mira_bench.inference.diffusion.subspace import Subspace
+from mira_bench.inference.diffusion.subspace import Projected, Subspace
 from mira_bench.inference.gradient_training import Batch, GradientTrainer, Losses, best_device, network_of, one_thread
 from mira_bench.trainer import Report, State
 
@@ -145,21 +145,3 @@ class PrincipalComponents:
 
     def load(self, state: State) -> "Projected":
         return Projected(Subspace.from_arrays(state))
-
-
-@dataclass(frozen=True)
-class Projected:
-    r"""The view of a subspace.
-
-    Arguments:
-        subspace: The subspace.
-    """
-
-    subspace: Subspace
-
-    def points(self, values: NDArray) -> NDArray[np.float64]:
-        codes = self.subspace.encode(np.asarray(values, np.float64).reshape(-1, values.shape[-1]))
-        return codes.reshape(*values.shape[:-1], codes.shape[-1])
-
-    def bounds(self, low: NDArray, high: NDArray) -> None:
-        return None

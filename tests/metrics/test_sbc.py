@@ -123,3 +123,23 @@ def test_the_figure_has_a_panel_per_candidate_and_dimension(rng):
     many = sbc_histograms(mb.score(truths, candidates, metrics={"sbc": mb.Sbc(projections=9)}))
     assert len(many.axes) == 12
     assert "6 with the smallest p of 12" in many.get_suptitle()
+
+
+@pytest.mark.parametrize(("fiducials", "samples"), [(40, 19), (300, 100)])
+def test_the_band_of_ecdfs_holds_whole_curves(rng, fiducials, samples):
+    repeats = 400
+    ranks = rng.integers(0, samples + 1, size=(fiducials, repeats)).astype(np.int32)
+    curves = SbcResult(ranks, samples).ecdf()
+    inside = (curves.difference >= curves.lower[:, None] - 1e-12) & (curves.difference <= curves.upper[:, None] + 1e-12)
+    share = inside.all(axis=0).mean()
+    # Counts are whole, so the band holds a little more than it must.
+    assert 0.95 - 4 * np.sqrt(0.05 * 0.95 / repeats) < share < 0.995
+    assert np.allclose(curves.difference[[0, -1]], 0)
+
+
+def test_ecdfs_of_narrow_samples_leave_the_band(rng):
+    truths = rng.normal(size=(300, 1))
+    curves = mb.sbc(truths, 0.6 * rng.normal(size=(300, 99, 1))).ecdf()
+    low, high = curves.levels < 0.3, curves.levels > 0.7
+    assert (curves.difference[low, 0] > curves.upper[low]).any()
+    assert (curves.difference[high, 0] < curves.lower[high]).any()

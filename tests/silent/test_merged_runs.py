@@ -46,7 +46,7 @@ def test_a_crashed_rerun_does_not_count(mine, capsys):
     sweep = ["-m", *mine, "seed=0,1", "sweep=x"]
     assert main(sweep) == 0
     Path("mine.py").write_text("def build(task, rng):\n    raise KeyboardInterrupt\n")
-    assert main(sweep) == 1
+    assert main(sweep) == 130
     assert [job.status for job in collect_jobs([Path("results/sweeps/x")])] == ["interrupted", "missing"]
     assert main(["collect", "results/sweeps/x"]) == 1
     captured = capsys.readouterr()

@@ -1,5 +1,7 @@
 r"""Files of two users in one process: each runs with its own helpers, wherever it runs."""
 
+import pickle
+
 import pandas as pd
 import pytest
 
@@ -105,3 +107,24 @@ def test_modules_of_others_are_left_alone(folders):
     load_source("a/mine.py", "test").find("build")
     new = {name for name in set(sys.modules) - before if not name.startswith("mira_bench_room_")}
     assert not {"utils", "tools", "mine"} & new
+
+
+def test_folders_without_init_are_packages_and_a_root_may_be_above(folders):
+    (folders / "a/tools/__init__.py").unlink()
+    (folders / "a/tools/inner").mkdir()
+    (folders / "a/tools/inner/net.py").write_text(
+        "import utils\nfrom tools.gains import gain\nfrom ..numbers import GAIN\n"
+    )
+    source = load_source("a/tools/inner/net.py", "test", "a")
+    assert source.find("gain")() == 0.8
+    assert source.find("GAIN") == 1.0
+    assert source.find("utils").WIDTH == 0.4
+    files = {"tools/inner/net.py", "tools/gains.py", "tools/numbers.py", "utils.py"}
+    assert set(source.texts) == files
+    assert set(source.files) == {f"a/{name}" for name in files}
+    (folders / "a/utils.py").write_text("WIDTH = 9.0\n")
+    assert pickle.loads(pickle.dumps(source)).find("utils").WIDTH == 0.4
+    (folders / "a/pandas").mkdir()  # a folder of something else than modules hides no package
+    (folders / "a/pandas/table.csv").write_text("1\n")
+    (folders / "a/reader.py").write_text("from pandas import DataFrame\n")
+    assert load_source("a/reader.py", "test").find("DataFrame") is pd.DataFrame

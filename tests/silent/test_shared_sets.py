@@ -99,16 +99,16 @@ def test_copies_on_disk_are_found_in_blocks(toy, tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     y, own, shared = toy
     reference = mb.score(y, {"own": own, "shared": shared})
-    monkeypatch.setattr(import_module("mira_bench.runner.score"), "BLOCK_ENTRIES", 9 * S * 2)
+    monkeypatch.setattr(import_module("mira_bench.runner.sample_sets"), "BLOCK_ENTRIES", 9 * S * 2)
     blocks = mb.score(y, {"own": own, "shared": shared})
     np.save(tmp_path / "y.npy", y)
-    np.save(tmp_path / "own.npy", own)
+    np.save(tmp_path / "own.npy", own.swapaxes(0, 1))
     np.save(tmp_path / "turned.npy", np.tile(shared, (L, 1, 1)).swapaxes(0, 1))
     with h5py.File(tmp_path / "s.h5", "w") as file:
         file["shared"] = np.tile(shared, (L, 1, 1))
         alike(mb.score(y, {"own": own, "shared": file["shared"]}), blocks, "own", "shared")
     sources = {"own": str(tmp_path / "own.npy"), "shared": str(tmp_path / "turned.npy")}
-    result = Files(str(tmp_path / "y.npy"), sources).score(metrics=mb.metrics.choose_metrics(None))
+    result = Files(str(tmp_path / "y.npy"), sources, layout="SLd").score(metrics=mb.metrics.choose_metrics(None))
     alike(result, blocks, "own", "shared")
     mine, theirs = (r.summary.set_index(["candidate", "metric"]).stderr for r in (blocks, reference))
     assert mine["shared", "mira"] == pytest.approx(theirs["shared", "mira"], rel=1e-9)  # sums in another order

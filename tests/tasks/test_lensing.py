@@ -132,6 +132,7 @@ def test_bad_input(rng):
 
 def test_the_small_task_runs_from_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "180")
     monkeypatch.setattr("sys.argv", ["mira_bench"])
     settings = "task.candidates.epl_3.smc={particles:40,chains:8,draws:20}"
     words = ["task=lensing/small", "fiducials=3", "samples=20", "candidates=[epl_3]", "views=[all,sorted]", "out=here"]
