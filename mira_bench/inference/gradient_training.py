@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ..errors import RunError, UsageError
 from ..streams import forked, generator
 from ..trainer import Rehearsal, Stage, State
+from .precision import runs_bfloat16
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +53,8 @@ class GradientTrainer(ABC):
         ema: The decay of the moving average of the weights, which are what is kept; 0 keeps the last ones. The first
             steps have a faster one, $(1 + n) / (10 + n)$.
         precision: `"bfloat16"` convolves and multiplies in 16 bits, weights and losses have 32. It halves the time on a
-            processor that knows it (AVX-512 BF16, AMX), and takes longer on any other.
+            processor that knows it (AVX-512 BF16, AMX), and takes longer on any other. Where it would end the process
+            32 bits are taken, with a warning.
     """
 
     epochs: int = 10
@@ -142,6 +144,7 @@ class _Run:
 
         self.trainer, self.root, self.step = trainer, root, 0
         self.device = best_device()
+        self.half = trainer.precision == "bfloat16" and (self.device != "cpu" or runs_bfloat16())
         self.facts = trainer.facts(data)
         examples = trainer.examples(data, self.facts)
         if len({len(values) for values in examples.values()}) != 1:
@@ -191,7 +194,7 @@ class _Run:
         trainer = self.trainer
         batch = {key: values[rows].to(self.device) for key, values in self.examples.items()}
         noise = torch.Generator().manual_seed(int(generator(self.root, "noise", step).integers(2**63)))
-        with torch.autocast(self.device, torch.bfloat16, enabled=trainer.precision == "bfloat16"):
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.half):
             losses = trainer.loss(self.network, batch, noise, step / self.per_epoch)
         torch.autograd.backward(losses["loss"])
         if trainer.clip:
