@@ -1,8 +1,8 @@
 r"""Samples in the order of Markov chains: how many independent ones they are worth, and whether chains agree."""
 
 __all__ = [
-    "FEWEST_DRAWS", "autocorrelated", "chain_rhat", "effective_samples", "effective_size", "halves", "normal_scores",
-    "rank_rhat", "sort_groups",
+    "FEWEST_DRAWS", "FIDUCIALS", "autocorrelated", "chain_rhat", "effective_samples", "effective_size", "halves",
+    "normal_scores", "rank_rhat", "sort_groups",
 ]  # fmt: skip
 
 import numpy as np

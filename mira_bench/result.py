@@ -4,6 +4,7 @@ __all__ = ["Result"]
 
 import hashlib
 import json
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,6 +31,8 @@ from .report.trainings import Curves, training_figure, training_table
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+log = logging.getLogger("mira_bench")
 
 NUMBERS = ["score", "stderr", "expected", "pvalue"]
 FROM_ORACLE = ["from_oracle", "from_oracle_stderr"]
@@ -262,9 +265,9 @@ class Result:
             tables.save(self, folder)
             announce(folder, DETAILS)
             (folder / DETAILS).write_text(json.dumps(details(self), allow_nan=False), encoding="utf-8")
+            self._try_figures(folder / "figures")
         except OSError as error:
             raise UsageError(f"the folder {folder} cannot be written: {error}") from error
-        self.save_figures(folder / "figures")
         object.__setattr__(self, "folder", folder)
         return folder
 
@@ -275,6 +278,17 @@ class Result:
         except OSError:
             return None
         return text if text is not None and hashlib.sha256(text).hexdigest() == self.files[path] else None
+
+    def _try_figures(self, folder: Path) -> None:
+        r"""Draws the figures of a run that is over: a bug in one must not cost the run."""
+        try:
+            self.save_figures(folder)
+        except (OSError, UsageError):
+            raise
+        except Exception as error:
+            told = f"not all figures could be drawn ({type(error).__name__}: {error}); the tables are there"
+            log.error("%s", told)
+            object.__setattr__(self, "warnings", (*self.warnings, told))
 
     def save_figures(self, folder: Path) -> None:
         r"""Draws what the scores give: overview, SBC ranks, convergence, and the task's own pictures."""

@@ -150,7 +150,11 @@ class Saved:
         from .runner.units import build
 
         cfg = self._config()
-        setup = Setup.of(*asked(cfg, self.task))
+        try:
+            setup = Setup.of(*asked(cfg, self.task))
+        except UsageError as error:
+            where = f"paths in {self.folder / 'config.yaml'} begin where the run was started: start Python there"
+            raise UsageError(f"{error} ({where})") from error
         if name not in setup.candidates:
             raise UsageError(f"{self.folder} has no candidate {name!r}; it has: {', '.join(setup.candidates)}")
         learned = recall_task(setup)

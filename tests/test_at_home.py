@@ -59,6 +59,39 @@ def test_labeled_arrays(arrays, reference):
     same(mb.score(xarray.DataArray(y), {"npe": xarray.DataArray(s)}, metrics=METRICS), reference)
 
 
+def test_labeled_arrays_with_names_of_their_own(arrays, reference, rng):
+    xarray = pytest.importorskip("xarray")
+    y, s = arrays
+    order = rng.permutation(L)
+    truths = xarray.DataArray(y[order], dims=("obs", "parameter"), coords={"obs": order, "parameter": NAMES})
+    samples = xarray.DataArray(s, dims=("obs", "sample", "parameter"), coords={"obs": np.arange(L), "parameter": NAMES})
+    same(mb.score(truths, {"npe": samples}, metrics=METRICS, fiducial="obs"), reference)
+    turned = samples[..., [2, 0, 1]]
+    same(mb.score(truths, {"npe": turned}, metrics=METRICS, fiducial="obs"), reference)
+    # Labels are never taken for positions: not those of fiducials, of samples, or of parameters.
+    refused("named by fiducial=", mb.score, truths, {"npe": samples}, metrics=METRICS)
+    other = samples.rename(sample="s")
+    refused("'sample'", mb.score, truths, {"npe": other}, metrics=METRICS, fiducial="obs")
+    plain = truths.drop_vars(["obs", "parameter"])
+    refused("named by fiducial=", mb.score, plain, {"npe": turned.drop_vars("obs")}, metrics=METRICS)
+
+
+def test_a_reference_is_matched_as_candidates_are(arrays, rng):
+    y, s = arrays
+    metrics = {"moments": mb.Moments(), "energy": mb.Energy()}
+    known, table = long_form(y, s)
+    expected = mb.score(y, {"npe": s}, reference=s, metrics=metrics)
+    order = rng.permutation(L)
+    for truths, given in ((known, s), (known, table), (known.iloc[order], table)):
+        result = mb.score(truths, {"npe": table}, reference=given, metrics=metrics)
+        same(result, expected)
+    same(mb.score(y, {"npe": s.swapaxes(0, 1)}, reference=s.swapaxes(0, 1), layout="SLd", metrics=metrics), expected)
+    rows = {"npe": table}
+    refused(["reference", "label"], mb.score, known.iloc[order], rows, reference=s[order], metrics=metrics)
+    refused("Om, s8, w", mb.score, known, rows, reference=table.rename(columns={"h": "w"}), metrics=metrics)
+    refused(["groups", "labels"], mb.score, known.iloc[order], rows, groups=np.arange(L) // 2, metrics=metrics)
+
+
 def test_inference_data(arrays, reference):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # arviz announces its successor

@@ -13,7 +13,7 @@ from file_cases import METRICS, NAMES, L, S, long_form, refused, same, score_fil
 
 import mira_bench as mb
 from mira_bench.cli import main
-from mira_bench.memory import available_memory, release
+from mira_bench.memory import available_memory, left_in_groups, release
 
 pytestmark = pytest.mark.usefixtures("elsewhere")
 
@@ -208,6 +208,28 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts():
     done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert re.search(r"2,000,000 samples of 200 numbers.*GB of memory are left.*thin=10000", done.stdout)
+
+
+def test_a_job_has_the_memory_of_its_group(tmp_path):
+    def group(path, **numbers):
+        (tmp_path / path).mkdir(parents=True, exist_ok=True)
+        for name, text in numbers.items():
+            (tmp_path / path / name.replace("_", ".", 1)).write_text(str(text))
+
+    # Pages of a file that was read count as used, and are given back when they are needed.
+    group(
+        "slice/job",
+        memory_max=8000,
+        memory_current=7900,
+        memory_stat="anon 1000\ninactive_file 6000\nactive_file 900\n",
+    )
+    group("slice", memory_max="max", memory_current=20000)
+    assert left_in_groups("0::/slice/job\n", tmp_path) == [6100]
+    group("slice", memory_max=9000, memory_current=8950)
+    assert left_in_groups("0::/slice/job\n", tmp_path) == [6100, 50]
+    assert left_in_groups("3:cpu:/slice/job\n0::/other\n", tmp_path) == []
+    group("memory/box", memory_limit_in_bytes=500, memory_usage_in_bytes=400, memory_stat="total_inactive_file 30\n")
+    assert left_in_groups("4:memory:/box\n", tmp_path) == [130]
 
 
 LARGE = """

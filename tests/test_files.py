@@ -397,6 +397,14 @@ def test_autocorrelation_is_told_and_independence_is_not(rng, caplog):
     assert ["autocorrelated" in note for note in notes] == [True, False]
 
 
+def test_one_set_for_all_is_looked_at_once():
+    # As often as sets of their own: copies would let one noisy estimate speak for all.
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        result = mb.score(rng.normal(size=(40, 2)), {"one": rng.normal(size=(1, 20, 2))}, metrics=["mira"])
+        assert not any("autocorrelated" in warning for warning in result.warnings)
+
+
 MEMORY = """
 import sys, threading, numpy as np, mira_bench as mb
 from mira_bench.adapters.files import Files

@@ -204,7 +204,8 @@ def dataset_content(data: "xarray.Dataset", source: str, fiducial: str | None, s
     variables = {str(v): data[v] for v in data.data_vars if along in data[v].dims}
     for v, values in variables.items():
         if not set(lead) <= set(values.dims):
-            raise UsageError(f"{source}: {v!r} has the dimensions {values.dims}; {', '.join(lead)} are needed")
+            other = "; samples may also have the one dimension 'sample'" if chains and sampled else ""
+            raise UsageError(f"{source}: {v!r} has the dimensions {values.dims}; {', '.join(lead)} are needed{other}")
     if not variables:
         raise UsageError(f"{source}: no variable has the dimension {along!r}")
     names: list[str] = []
@@ -260,15 +261,22 @@ class Given:
         return self.label
 
 
-def is_container(value: Any) -> bool:
+def is_container(value: Any, fiducial: str | None = None) -> bool:
     r"""Whether a value names what it holds: a DataFrame, something of xarray, or ArviZ's.
 
-    An array of xarray that names neither fiducials nor samples is an array like others.
+    An array of xarray that names neither fiducials nor samples, and has no labels, is an array like others.
+
+    Arguments:
+        value: What a user gave.
+        fiducial: The dimension of the fiducials, if the user says which.
     """
 
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__}
     if ("xarray", "DataArray") in kinds:
-        return not {*FIDUCIAL_NAMES, "chain", "draw", "sample"}.isdisjoint([*value.dims, *value.coords])
+        known = {*FIDUCIAL_NAMES, "chain", "draw", "sample", fiducial}
+        # Labels of a dimension that is not understood must not be taken for positions.
+        labeled = any(value[name].dims for name in value.coords)
+        return labeled or not known.isdisjoint([*value.dims, *value.coords])
     known = {("pandas", "DataFrame"), ("xarray", "Dataset"), ("xarray", "DataTree")}
     return bool(kinds & known) or any(name == "InferenceData" for _, name in kinds)
 
@@ -284,7 +292,7 @@ def content_of(given: Given, fiducial: str | None, sampled: bool, names: Sequenc
     """
 
     value, source = given.value, given.label
-    if not is_container(value):
+    if not is_container(value, fiducial):
         return Content(source, value if hasattr(value, "dtype") else as_array(value, source))
     kind = type(value).__name__
     if kind == "DataFrame":

@@ -387,6 +387,7 @@ class Files:
         bounds: `(low, high)` for all parameters, or a file with a row `low, high` for each; a table may have a column
             `name`, and then any order.
         thin: Whether to thin all candidates to the smallest number of samples, or the number to thin them to.
+        reference: The file of a reference posterior's samples.
     """
 
     truths: str | Given
@@ -397,6 +398,7 @@ class Files:
     fiducial: str | None = None
     bounds: Any = None
     thin: bool | int = False
+    reference: str | Given | None = None
 
     def __post_init__(self) -> None:
         if self.layout not in (None, *LAYOUTS):
@@ -410,13 +412,20 @@ class Files:
         Arguments:
             metrics: The metrics that look at the files, by name.
             strict: Whether a candidate that cannot be read is an error also if there are others.
-            settings: Further arguments of `mira_bench.score`: `seed`, `rank_by`, `threads`, `groups`, `reference`.
+            settings: Further arguments of `mira_bench.score`: `seed`, `rank_by`, `threads`, `groups`.
         """
         from ..runner.score import score
 
         truths = read_truths(self.truths, names=self.names, fiducial=self.fiducial)
         samples, failures = self._open(truths, strict)
-        named = [c for c in (truths, *samples.values()) if c.names is not None]
+        exact = None if self.reference is None else self._read(self.reference, truths)
+        if truths.shuffled and settings.get("groups") is not None:
+            raise UsageError(
+                f"groups have no labels, and {truths.source} has its fiducials in no increasing order: which is which "
+                "cannot be known; give truths with labels that increase"
+            )
+        every = [truths, *samples.values(), *([] if exact is None else [exact])]
+        named = [c for c in every if c.names is not None]
         for content in named[1:]:
             _same_names(content, named[0])
             if content.names != named[0].names:
@@ -424,7 +433,7 @@ class Files:
                     f"{content.source} and {named[0].source} have their parameters in different orders: "
                     "give the order by --names (task.names= in a Hydra run)"
                 )
-        _same_units([truths, *samples.values()])
+        _same_units(every)
         x = None
         if self.x is not None:
             observations = read_file(self.x, self.fiducial, sampled=False)  # its columns are data, by any name
@@ -441,18 +450,18 @@ class Files:
             raise UsageError(f"--names has a parameter twice: {', '.join(self.names or ())}")
         places = [truths.stored.index(name) for name in truths.names or ()]
         reordered = places != sorted(places)
-        unnamed = next((c for c in samples.values() if c.names is None), None)
+        unnamed = next((c for c in every[1:] if c.names is None), None)
         if reordered and unnamed is not None:
             raise UsageError(
                 f"--names reorders the parameters of {self.truths}, but {unnamed.source} does not name its own: which "
                 "is which cannot be known"
             )
-        _without_weights(truths, [*(truths.names or ()), *(n for c in samples.values() for n in c.stored)], "fiducials")
+        _without_weights(truths, [*(truths.names or ()), *(n for c in every[1:] for n in c.stored)], "fiducials")
         names = named[0].names if named else tuple(renamed) or None
         dim = int(np.prod(truths.values.shape[1:]))
         if names is not None and len(names) != dim:
             raise UsageError(f"there are {len(names)} names ({', '.join(names)}) for {dim} dimensions of {self.truths}")
-        settings |= {"x": x, "names": names, "metrics": metrics}
+        settings |= {"x": x, "names": names, "metrics": metrics, "reference": None if exact is None else exact.values}
         settings |= {"bounds": _read_bounds(self.bounds, names, renamed, dim, reordered), "thin": self.thin}
         while True:  # what cannot be read may show only on the way
             values = {name: content.values for name, content in samples.items() if name not in failures}
@@ -470,11 +479,12 @@ class Files:
         failures: dict[str, str] = {}
         for name, source in self.candidates.items():
             try:
-                samples[name] = read_samples(
-                    source, truths, names=self.names, layout=self.layout, fiducial=self.fiducial
-                )
+                samples[name] = self._read(source, truths)
             except UsageError as error:
                 failures[name] = str(error)
         if failures and (strict or not samples):
             raise UsageError(next(iter(failures.values())))
         return samples, failures
+
+    def _read(self, source: str | Given, truths: Content) -> Content:
+        return read_samples(source, truths, names=self.names, layout=self.layout, fiducial=self.fiducial)

@@ -290,4 +290,6 @@ class NeuralDensity(NeuralPosterior):
                     log = np.where(self._is_inside(u), log - np.log(np.maximum(share, 1 / NORMALIZING)), -np.inf)
                 logs.append(log)
         mixed = np.logaddexp.reduce(logs, axis=0) - np.log(len(logs))
-        return np.asarray(mixed - self.coordinates.log_slope(u))
+        # Coordinates end at the bounds, and what is beyond would be taken for what is there.
+        inside = ((points >= self.support[0]) & (points <= self.support[1])).all(axis=-1)
+        return np.where(inside, mixed - self.coordinates.log_slope(u), -np.inf)

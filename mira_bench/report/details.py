@@ -5,7 +5,7 @@ A run writes `details.json`, so that its page can be made again from its folder 
 
 __all__ = ["COMPARED", "DETAILS", "FORMAT", "details", "worst_parameters"]
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
     from ..result import Result
 
 DETAILS = "details.json"
-FORMAT = 1  # raised when the keys change
+FORMAT = 2  # raised when the keys change
 POINTS = 400  # of a scatter plot or a curve
 PARAMETERS = 100  # whose p-values are kept, the smallest ones
 CURVES = 12  # of these parameters whose curves are kept
+ENDS = 20  # the smallest and the largest values of a diagnostic that are kept, whatever else is
 # In what the rule of a ranking compares candidates, and the metric that has it for every fiducial.
 COMPARED = {"log": ("log score", "log_score"), "mira": ("MIRA", "mira")}
 
@@ -76,6 +77,7 @@ def _calibration(test: CalibrationResult, names: list[str] | None) -> dict[str, 
         found["guilty"] = {
             "parameter": test.where(axis, names),
             "fiducial": shown,
+            "of": len(test.locations),
             "rank": test.locations[shown, axis] + 0.5,
             "mean": test.places[shown, axis],
         }
@@ -143,12 +145,28 @@ def details(result: "Result") -> dict[str, Any]:
         "pairs": compare_pairs(ranked, result.rank_by, result.seed),
         "training": {name: _curves(own) for name, own in result.curves.items() if own},
         "convergence": {
-            s.name: {"limit": c.limit, "values": {key: values[_some(len(values))] for key, values in c.values.items()}}
+            s.name: {"limit": c.limit, "values": _diagnostics(c.values)}
             for s in good
             if (c := s.convergence) is not None
         },
     }
     return dict(plain(found))
+
+
+def _diagnostics(every: Mapping[str, NDArray]) -> dict[str, Any]:
+    r"""What samplers say of each fiducial: some values and all extreme ones with their fiducials, and what all are."""
+    found = {}
+    for key, values in every.items():
+        there = np.flatnonzero(np.isfinite(values))
+        if len(there):
+            ranked = there[np.argsort(values[there], kind="stable")]
+            shown = np.unique(np.concatenate([there[_some(len(there))], ranked[:ENDS], ranked[-ENDS:]]))
+            least, largest = values[ranked[0]], values[ranked[-1]]
+            found[key] = {
+                "fiducial": shown, "value": values[shown], "of": len(there),
+                "median": np.median(values[there]), "least": least, "largest": largest,
+            }  # fmt: skip
+    return found
 
 
 def _curves(own: Any) -> dict[str, Any]:

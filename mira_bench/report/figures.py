@@ -1,7 +1,8 @@
 r"""Figures in the paper's look, drawn without any global state of matplotlib."""
 
 __all__ = [
-    "STYLES", "convergence", "drawn_in", "notebooks_show_figures", "overview", "power_figure", "save", "sbc_histograms",
+    "STYLES", "as_they_are", "convergence", "drawn_in", "in_legend", "notebooks_show_figures", "overview",
+    "power_figure", "save", "sbc_histograms",
 ]  # fmt: skip
 
 import sys
@@ -15,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import ScalarFormatter
 from matplotlib.transforms import ScaledTranslation
 
@@ -166,6 +168,16 @@ def _legend_below(axes: Axes, columns: int) -> None:
         loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=below, frameon=False, ncols=columns,
         borderaxespad=0, columnspacing=1.2,
     )  # fmt: skip
+    as_they_are(legend)
+
+
+def in_legend(name: str) -> str:
+    r"""A name as the label of a curve: legends leave out those that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
+def as_they_are(legend: Legend) -> None:
+    r"""Shows the names in a legend as they are, and not as formulas."""
     for text in legend.get_texts():
         text.set_parse_math(False)
 
@@ -175,7 +187,9 @@ def _coverage(axes: Axes, standings: "list[Standing]", colors: dict[str, str]) -
     for s in (s for s in standings if s.scores["tarp"].result is not None):
         tarp = s.scores["tarp"].result
         style = LINES.get(s.role, "-")
-        axes.plot(tarp.levels, tarp.coverage - tarp.expected, style, color=colors[s.name], lw=1.2, label=s.name)
+        axes.plot(
+            tarp.levels, tarp.coverage - tarp.expected, style, color=colors[s.name], lw=1.2, label=in_legend(s.name)
+        )
         low, high = (edge - tarp.expected for edge in (tarp.lower, tarp.upper))
         axes.fill_between(tarp.levels, low, high, color=colors[s.name], alpha=0.2, lw=0)
     axes.fill_between([], [], [], color=QUIET, alpha=0.3, lw=0, label="95 % of resampled fiducials")
@@ -211,12 +225,12 @@ def convergence(result: "Result") -> Figure:
             axes.axhline(limit, color="black", ls="--", lw=0.8)
             above = [f"{len(told.missed)} of {len(told.values['rhat'])}\nabove {limit:g}" for _, told in shown]
             labels = [f"{name}\n{count}" for (name, _), count in zip(shown, above, strict=True)]
-            axes.set_xticks(range(len(shown)), labels)
+            axes.set_xticks(range(len(shown)), labels, parse_math=False)
         else:
             axes.plot([], [], "o", color=QUIET, ms=4, label="bulk")
             axes.plot([], [], "s", color=QUIET, ms=4, mfc="none", label="tail")
             axes.legend(frameon=False)
-            axes.set_xticks(range(len(shown)), [name for name, _ in shown])
+            axes.set_xticks(range(len(shown)), [name for name, _ in shown], parse_math=False)
         low, high = axes.get_ylim()
         if high > 4 * low:
             axes.set_yscale("log")
@@ -259,7 +273,7 @@ def sbc_histograms(result: "Result") -> Figure:
             said = f"p = {p:.3f}" if p >= 0.001 else f"p = {p:.0e}"
             axes.text(0.5, 0.96, said, ha="center", va="top", fontsize="x-small", transform=axes.transAxes)
         row[0].set_ylim(0, 1.25 * max(band.max(), heights[:, columns].max()))  # room for the p-value
-        row[0].set_ylabel(standing.name, fontsize="medium", rotation=0, ha="right", va="center")
+        row[0].set_ylabel(standing.name, fontsize="medium", rotation=0, ha="right", va="center", parse_math=False)
     for axes, column in zip(grid[0], columns, strict=True):
         axes.set_title(labels[column], fontsize="medium", parse_math=False)
     some = f" (the {len(columns)} with the smallest p of {len(labels)})" if len(columns) < len(labels) else ""
@@ -292,7 +306,7 @@ def power_figure(table: pd.DataFrame, level: float) -> Figure:
                 part["fiducials"], part["share"], part["stderr"], marker="os^vD*P"[i % 7], ms=4, lw=1.3, capsize=2,
                 color=COLORS[i % len(COLORS)], label=metric,
             )  # fmt: skip
-        panel.set_title(candidate)
+        panel.set_title(candidate, parse_math=False)
         panel.set_xscale("log", base=2)
         panel.set_xticks(sorted(table["fiducials"].unique()), [str(f) for f in sorted(table["fiducials"].unique())])
     for panel in panels[len(candidates) :]:

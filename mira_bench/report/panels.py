@@ -63,12 +63,12 @@ def _coverage(result: "Result", axes: "Axes") -> None:
     axes.axhline(0, color="black", ls="--", lw=1)
     for i, s in enumerate(_scored(result, "tarp")):
         tarp = s.scores["tarp"].result
-        off, error = tarp.coverage - tarp.expected, tarp.stderr
-        axes.plot(tarp.levels, off, color=f"C{i % 10}", label=s.name)
-        axes.fill_between(tarp.levels, off - error, off + error, color=f"C{i % 10}", alpha=0.25, lw=0)
+        off, low, high = (values - tarp.expected for values in (tarp.coverage, tarp.lower, tarp.upper))
+        axes.plot(tarp.levels, off, color=f"C{i % 10}", label=figures.in_legend(s.name))
+        axes.fill_between(tarp.levels, low, high, color=f"C{i % 10}", alpha=0.25, lw=0)
+    axes.fill_between([], [], [], color=figures.QUIET, alpha=0.3, lw=0, label="95 % of resampled fiducials")
     axes.set(xlim=(0, 1), xlabel="credibility level", ylabel="coverage (TARP) minus level")
-    for text in axes.legend(frameon=False, fontsize=8).get_texts():
-        text.set_parse_math(False)
+    figures.as_they_are(axes.legend(frameon=False, fontsize=8))
 
 
 AXES: dict[str, "Callable[[Result, Axes], None]"] = {"mira": _mira, "skill": _skill, "coverage": _coverage}

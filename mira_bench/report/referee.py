@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from ..errors import UsageError
 from ..metrics.calibration import LEVEL, POWER
-from .figures import COLORS, PAPER, save
+from .figures import COLORS, PAPER, as_they_are, in_legend, save
 from .page.reading import Kept
 from .page.sections import MISSING
 from .tables import known
@@ -89,6 +89,8 @@ def paragraph(run: Kept, candidate: str | None = None) -> str:
     test = run.of("calibration").get(row.candidate)
     if test is None:
         raise UsageError(f"{row.candidate} has no calibration test in {run.folder}: ask for the metric calibration")
+    if test["pvalue"] is None:
+        raise UsageError(f"{row.candidate} has no p-value in {run.folder}: L = {test['fiducials']} is too few to test")
     mira = run.of("mira").get(row.candidate)
     text = (
         f"We tested {row.candidate} on L = {test['fiducials']} simulated observations whose parameters were drawn from "
@@ -102,17 +104,15 @@ def paragraph(run: Kept, candidate: str | None = None) -> str:
     else:
         text += f"The verdict is: {row.verdict} ({row.evidence}). "
     if mira is not None:
-        null = "" if mira["null_stderr"] is None else f" ± {mira['null_stderr']:.4f}"
+        error, null = (f" ± {mira[key]:.4f}" if known(mira[key]) else "" for key in ("stderr", "null_stderr"))
         text += (
             f"The MIRA score with R = {mira['regions']} random balls per observation, on the scale "
-            f"normalize={mira['normalize']}, is {mira['score']:.4f} ± {mira['stderr']:.4f}; a perfect posterior has "
+            f"normalize={mira['normalize']}, is {mira['score']:.4f}{error}; a perfect posterior has "
             f"{mira['expected']:.4f}{null}. "
         )
     if known(row.skill):
-        text += (
-            f"Its skill over the prior in the energy score is {row.skill:.3f} ± {row.skill_stderr:.3f} (0: the prior, "
-            "1: the truth). "
-        )
+        error = f" ± {row.skill_stderr:.3f}" if known(row.skill_stderr) else ""
+        text += f"Its skill over the prior in the energy score is {row.skill:.3f}{error} (0: the prior, 1: the truth). "
     for note in (*test["notes"], *([f"fixed: {', '.join(test['fixed'])}"] if test["fixed"] else [])):
         text += f"{note[:1].upper()}{note[1:]}. "
     text += (
@@ -156,10 +156,13 @@ def referee_figure(run: Kept, candidate: str | None = None) -> Figure:
                 lower, upper = sbc["band"]
                 axes.fill_between(sbc["levels"], lower, upper, color="#CCCCCC", lw=0, label="95 % of perfect ones")
             for i, name in enumerate(_worst(sbc)):
-                axes.plot(sbc["levels"], sbc["difference"][name], color=COLORS[i % len(COLORS)], lw=1, label=name)
+                axes.plot(
+                    sbc["levels"], sbc["difference"][name], color=COLORS[i % len(COLORS)], lw=1, label=in_legend(name)
+                )
             axes.set(xlabel="rank / (S + 1)", ylabel="ECDF minus uniform", xlim=(0, 1))
             axes.axhline(0, color="black", lw=0.6, ls="--")
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+            told = axes.get_legend_handles_labels()
+            as_they_are(figure.legend(*told, loc="outside upper center", ncols=3, frameon=False))
         if tarp is not None:
             axes = grid.pop(0)
             axes.fill_between(tarp["levels"], tarp["lower"], tarp["upper"], color=COLORS[0], alpha=0.25, lw=0)
@@ -199,14 +202,12 @@ def write_referee(run: Kept, out: Path, candidate: str | None = None) -> list[Pa
         candidate: The candidate, by default the first of the ranking.
     """
 
-    text = paragraph(run, candidate)
-    figure = referee_figure(run, candidate)
+    text, figure = paragraph(run, candidate), referee_figure(run, candidate)
     caption = _caption(run, _row(run, candidate).candidate)
     lines = [text, "", f"![calibration](referee.png)\n\n*{caption}*", "", f"({_source(run)})", "", "```bibtex"]
     try:
-        out.mkdir(parents=True, exist_ok=True)
+        save(figure, out / "referee")  # which makes the folder
         (out / "referee.md").write_text("\n".join([*lines, CITATION + "```", ""]), encoding="utf-8")
-        save(figure, out / "referee")
     except OSError as error:
         raise UsageError(f"the folder {out} cannot be written: {error}") from error
     return [out / f"referee.{kind}" for kind in ("md", "png", "pdf")]

@@ -134,13 +134,14 @@ LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "_": r"\_", "%": r"\%", "&": r"\&", "#": r"\#", "$": r"\$", "{": r"\{", "}": r"\}",
         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "±": r"$\pm$", "σ": r"$\sigma$", "Δ": r"$\Delta$", "≤": r"$\le$",
     }
 )  # fmt: skip
 
 
 def latex(table: pd.DataFrame) -> str:
     def cell(text: str) -> str:
-        return text.translate(LATEX).replace("±", r"$\pm$").replace("σ", r"$\sigma$").replace("|z|", "$|z|$")
+        return text.translate(LATEX).replace("|z|", "$|z|$")
 
     lines = [r"\begin{tabular}{" + "l" * len(table.columns) + "}", r"\toprule"]
     lines += [" & ".join(cell(c) for c in table.columns) + r" \\", r"\midrule"]

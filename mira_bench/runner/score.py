@@ -19,6 +19,7 @@ from ..adapters.content import Given, is_container
 from ..adapters.files import Files
 from ..adapters.posterior import draw
 from ..arrays import (
+    Array,
     as_array,
     as_host,
     as_truths,
@@ -26,7 +27,7 @@ from ..arrays import (
     precision_of,
     refuse_non_finite,
 )
-from ..diagnostics import autocorrelated
+from ..diagnostics import FIDUCIALS, autocorrelated
 from ..errors import SamplesError, UsageError
 from ..layouts import LAYOUTS
 from ..metric import Block, Metric
@@ -46,16 +47,16 @@ def _given(label: str, value: Any) -> str | Given:
     return os.fspath(value) if isinstance(value, str | os.PathLike) else Given(label, value)
 
 
-def _drawn(candidates: Mapping[str, Any], x: Any, count: int, seed: int) -> dict[str, Any]:
+def _drawn(candidates: Mapping[str, Any], x: Any, count: int, seed: int, fiducial: str | None) -> dict[str, Any]:
     r"""Samples the posteriors among the candidates."""
     out = {}
     for name, one in candidates.items():
-        values = is_container(one) or isinstance(one, str | os.PathLike) or hasattr(one, "shape")
+        values = is_container(one, fiducial) or isinstance(one, str | os.PathLike) or hasattr(one, "shape")
         if values or not (callable(one) or hasattr(one, "sample")):
             out[name] = one
         elif x is None:
             raise UsageError(f"candidate {name!r} is a posterior, and is sampled given the observations: pass x=")
-        elif is_container(x) or isinstance(x, str | os.PathLike):
+        elif is_container(x, fiducial) or isinstance(x, str | os.PathLike):
             raise UsageError(f"candidate {name!r} is a posterior, and x names its entries: pass x as an array")
         else:
             with _blaming(name):
@@ -111,6 +112,14 @@ def _find_sets(
     return sets, warnings
 
 
+def _different(samples: Samples, sets: NDArray | None) -> Samples | Array:
+    r"""The samples of fiducials that have sets of their own: copies of one set say as much as it does."""
+    if sets is None:
+        return samples
+    firsts = np.unique(sets, return_index=True)[1][:FIDUCIALS]
+    return np.concatenate([as_host(samples[slice(i, i + 1)]) for i in firsts])
+
+
 def _outside(truths: NDArray[np.float64], bounds: Any) -> list[str]:
     r"""What is to be known about bounds that leave truths outside."""
     if bounds is None:
@@ -143,7 +152,7 @@ def score(
     normalize: str = "auto",
     bounds: tuple[ArrayLike, ArrayLike] | None = None,
     groups: ArrayLike | None = None,
-    reference: ArrayLike | None = None,
+    reference: Any | None = None,
     rank_by: str = "tiers",
     thin: bool | int = False,
     threads: int | None = None,
@@ -172,7 +181,8 @@ def score(
         bounds: The range `(low, high)` of the parameters, e.g. the prior box: the scale if it is given.
         groups: Labels with shape $(L,)$ of fiducials that share one sample set, in every candidate. Without them,
             equal sets are found in each candidate by itself.
-        reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it.
+        reference: Samples of a reference posterior, with shape $(L, S', *event)$, for metrics that compare with it: an
+            array, or what candidates may be.
         rank_by: `"tiers"`, `"energy"`, `"mira"` or `"tiers_first"`, see `mira_bench.ranking.tiers`.
         thin: Whether to thin all candidates to the smallest $S$, evenly spaced, or the number of samples to thin those
             to that have more; by default each is compared with the expectation for its own $S$.
@@ -203,13 +213,15 @@ def score(
         raise UsageError("rank_by='log' needs densities, and here are samples alone: rank_by='energy' is as proper")
     if layout not in (None, *LAYOUTS):
         raise UsageError(f"layout={layout!r} is not one of {', '.join(LAYOUTS)}")
-    candidates = _drawn(candidates, x, samples, seed)
-    if any(is_container(one) or isinstance(one, str | os.PathLike) for one in (truths, x, *candidates.values())):
+    candidates = _drawn(candidates, x, samples, seed, fiducial)
+    given = (truths, x, reference, *candidates.values())
+    if any(is_container(one, fiducial) or isinstance(one, str | os.PathLike) for one in given):
         found = Files(
             _given("truths", truths), {name: _given(f"candidate {name!r}", one) for name, one in candidates.items()},
             None if x is None else _given("x", x), names, layout, fiducial, bounds, thin,
+            None if reference is None else _given("reference", reference),
         )  # fmt: skip
-        more = {"groups": groups, "reference": reference, "seed": seed, "rank_by": rank_by, "threads": threads}
+        more = {"groups": groups, "seed": seed, "rank_by": rank_by, "threads": threads}
         with _in_python():
             return found.score(metrics=choose_metrics(metrics, regions, normalize), strict=True, **more)
     inputs = {f"candidate {name!r}": values for name, values in candidates.items()}
@@ -288,7 +300,7 @@ def score(
         for name, s in own.items():
             remarks[name].append(f"S = {s.shape[1]}")
     for name, s in own.items():
-        effective = autocorrelated(s)
+        effective = autocorrelated(_different(s, sets[name]))
         if effective is not None:
             told = f"{effective:.0f} of {s.shape[1]} samples are effective"
             remarks[name].append(f"autocorrelated: {told}")

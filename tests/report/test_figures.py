@@ -19,8 +19,8 @@ def scored():
     y = x + 0.5 * rng.normal(size=(80, 2))
     draws = rng.normal(size=(80, 40, 2))
     fixed = x[:, None] + 1e-7 * draws * [1, 0] + [0, 30]  # far from the truth along an axis that it does not infer
-    samples = {"fixed": fixed, "narrow_$1$": x[:, None] + 0.2 * draws, "exact": x[:, None] + 0.5 * draws}
-    return mb.score(y, samples, x=x, names=["a_$x$", "b"], bounds=(np.full(2, -40.0), np.full(2, 40.0)))
+    samples = {"fixed": fixed, "narrow_$\\q$": x[:, None] + 0.2 * draws, "exact": x[:, None] + 0.5 * draws}
+    return mb.score(y, samples, x=x, names=["_a_$\\q$", "b"], bounds=(np.full(2, -40.0), np.full(2, 40.0)))
 
 
 def test_rows_are_in_the_order_of_the_ranking(scored):
@@ -58,7 +58,7 @@ def test_an_axis_that_the_data_fill(scored):
 
 def test_by_construction_is_said_where_a_parameter_is_fixed(scored):
     told = {s.name: s.by_construction for s in scored.standings}
-    assert told == {"fixed": True, "narrow_$1$": False, "exact": False}
+    assert told == {"fixed": True, "narrow_$\\q$": False, "exact": False}
     above = scored.plot().axes[0]
     assert [text.get_text() for text in above.texts] == ["by construction"]
 

@@ -124,6 +124,29 @@ def test_the_guilty_parameter(scored):
     assert np.allclose(told["rank"], off.locations[:, 0] + 0.5, atol=1e-5)
 
 
+def test_of_many_posteriors_the_worst_are_shown(tmp_path, rng):
+    many = 1000
+    chains = rng.normal(size=(2, 50, many))
+    chains[1, :, 501] += 5.0  # these two chains do not agree
+    posterior = pytest.importorskip("xarray").Dataset({"a": (("chain", "draw", "fiducial"), chains)})
+    y = pd.DataFrame(rng.normal(size=(many, 1)), columns=["a"])
+    result = mb.score(y, {"nuts": posterior}, metrics=["mira", "energy", "calibration"])
+    largest = result.standings[0].convergence.values["rhat"]
+    assert int(np.argmax(largest)) == 501
+    told = details(result)["convergence"]["nuts"]["values"]["rhat"]
+    assert told["largest"] == pytest.approx(largest.max(), rel=1e-5)
+    assert told["least"] == pytest.approx(largest.min(), rel=1e-5)
+    assert told["median"] == pytest.approx(np.median(largest), rel=1e-5)
+    assert len(told["value"]) < told["of"] == many  # some are left out, and the others are whose they say
+    np.testing.assert_allclose(told["value"], largest[told["fiducial"]], rtol=1e-5)
+    assert {*np.argsort(largest)[-20:]} < {*told["fiducial"]}
+    page = Reader(result.save(tmp_path) / "report.html")
+    assert ["nuts", "R-hat", *(f"{told[word]:.4g}" for word in ("median", "least", "largest"))] in page.cells
+    stored = [json.loads(one) for one in page.texts["script", "application/json"]]
+    (lookup,) = (one for one in stored if "total" in one)
+    assert 501 in lookup["fiducials"]
+
+
 def test_pairs_mirror_each_other(scored):
     pairs = details(scored)["pairs"]
     difference = np.array(pairs["difference"])
@@ -209,3 +232,19 @@ def test_a_page_that_fails_costs_nothing_else(scored, tmp_path, monkeypatch, cap
     assert mb.load("out").provenance["task"] == "score"
     with pytest.raises(KeyError, match="what the page wants"):
         main(["report", "out"])
+
+
+def test_a_figure_that_fails_costs_nothing_else(tmp_path, monkeypatch, capsys):
+    def broken(result):
+        raise KeyError("what the figure wants")
+
+    monkeypatch.setattr("mira_bench.report.figures.overview", broken)
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    np.save("y.npy", rng.normal(size=(20, 1)))
+    np.save("s.npy", rng.normal(size=(20, 30, 1)))
+    assert main(["score", "y.npy", "npe=s.npy", "--out", "out", "--metrics", "mira"]) == 0
+    told = "not all figures could be drawn (KeyError: 'what the figure wants'); the tables are there"
+    assert told in capsys.readouterr().err
+    assert told in (tmp_path / "out" / "log.txt").read_text()
+    assert mb.load("out").ranking["candidate"].tolist() == ["npe"]

@@ -85,6 +85,22 @@ def test_referee_writes_and_refuses(run, capsys):
     assert "there are: exact, narrow" in capsys.readouterr().err
 
 
+def test_names_that_are_no_formulas_are_drawn(tmp_path, rng):
+    y, s = rng.normal(size=(12, 2)), rng.normal(size=(12, 9, 2))
+    folder = mb.score(y, {"b_$\\q$": s}, names=["_hidden", "$\\q$"]).save(tmp_path / "run")
+    assert {path.name for path in (folder / "figures").glob("*.png")} == {"overview.png", "sbc.png"}
+    assert main(["referee", str(folder), "--out", str(tmp_path / "here")]) == 0
+    above = referee_figure(read_run(folder)).legends[0]
+    assert {" _hidden", "$\\q$"} < {text.get_text() for text in above.get_texts()}
+
+
+def test_one_fiducial_has_no_error(tmp_path, rng):
+    folder = mb.score(rng.normal(size=(1, 2)), {"a": rng.normal(size=(1, 9, 2))}).save(tmp_path / "run")
+    text = paragraph(read_run(folder))
+    assert "L = 1 simulated" in text
+    assert "None" not in text
+
+
 def test_the_citation_is_that_of_the_file():
     text = (ROOT / "CITATION.cff").read_text()
     families = re.findall(r"family-names: ([^,}]+)", text)

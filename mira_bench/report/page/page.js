@@ -133,7 +133,7 @@
       const compare = (a, b) => {
         const [x, y] = [a.cells[j], b.cells[j]];
         if (empty(x) || empty(y)) return empty(x) - empty(y);
-        return sign * (numeric[j] ? value(x) - value(y) : x.textContent.localeCompare(y.textContent));
+        return sign * (numeric[j] ? value(x) - value(y) : x.textContent.localeCompare(y.textContent, undefined, { numeric: true }));
       };
       body.append(...[...body.rows].sort(compare));
     }));

@@ -5,7 +5,6 @@ __all__ = ["MISSING", "sections_of"]
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from ...ranking.verdicts import VERDICTS
@@ -202,6 +201,8 @@ def _trend(run: Kept) -> Iterator[Section]:
             "means of bins. They should lie in the band around 1/2 (two standard errors of a perfect candidate). A "
             "slope upward is shrinkage toward the prior, a level off 1/2 is a shift."
         ]
+        some, every = (max(f(told) for told in own.values()) for f in (lambda t: len(t["mean"]), lambda t: t["of"]))
+        lead[0] += f" {some} of {every} fiducials are looked at here." if some < every else ""
         drawn = [charts.rank_trend(name, told, run.palette) for name, told in list(own.items())[:TRENDS]]
         yield Section("trend", "Rank against posterior mean", lead, short="Rank and mean", charts=drawn)
 
@@ -248,20 +249,25 @@ def _convergence(run: Kept) -> Iterator[Section]:
     if not own:
         return
     keys = list(dict.fromkeys(key for one in own.values() for key in one["values"]))
-    drawn, rows = [], []
+    drawn, rows, every = [], [], True
     for key in keys:
-        values = {name: [v for v in one["values"].get(key, ()) if v is not None] for name, one in own.items()}
-        values = {name: some for name, some in values.items() if some}
+        values = {name: one["values"][key] for name, one in own.items() if key in one["values"]}
         for name, some in values.items():
-            rows.append({"candidate": name, "diagnostic": SAID.get(key, key), "median": f"{np.median(some):.4g}",
-                         "least": f"{min(some):.4g}", "largest": f"{max(some):.4g}"})  # fmt: skip
-        if values and any(len(set(some)) > 1 for some in values.values()):
+            told = {word: f"{some[word]:.4g}" for word in ("median", "least", "largest")}
+            rows.append({"candidate": name, "diagnostic": SAID.get(key, key), **told})
+        if any(some["least"] < some["largest"] for some in values.values()):
+            every &= all(len(some["value"]) == some["of"] for some in values.values())
             points = [
-                {"candidate": n, "fiducial": i, "value": v} for n, some in values.items() for i, v in enumerate(some)
+                {"candidate": name, "fiducial": i, "value": v}
+                for name, some in values.items()
+                for i, v in zip(some["fiducial"], some["value"], strict=True)
             ]
             limit = next(iter(own.values()))["limit"] if key == "rhat" else None
             drawn.append(charts.strip(SAID.get(key, key), points, run.palette, list(values), limit))
-    lead = ["What the samplers say about their own posteriors: a tick per fiducial."]
+    lead = [
+        "What the samplers say about their own posteriors: a tick per fiducial."
+        + ("" if every else " Of many, those with the most extreme values are drawn, and some of the others.")
+    ]
     table = Table("Diagnostics over fiducials", pd.DataFrame(rows), folded=True)
     yield Section("convergence", "Sampler diagnostics", lead, short="Sampler", charts=drawn, tables=[table])
 

@@ -51,7 +51,7 @@ def fiducials(run: Kept, what: str, metric: str) -> Iterator[Section]:
         "fiducials", "Fiducials", lead, keys=Key.of(names, run.palette),
         charts=[charts.fiducials(rows, run.palette, names, what)],
         tables=[Table(f"The worst fiducials of each candidate, by {what}", cells, links)],
-        data=_lookup(run, names, drawn),
+        data=_lookup(run, names, sorted({*drawn, *_linked(run, table.index)})),
     )  # fmt: skip
 
 
@@ -70,8 +70,15 @@ def _drawn(badness: pd.DataFrame, worst: list[int]) -> list[int]:
     return sorted({*map(int, some), *worst})
 
 
+def _linked(run: Kept, index: pd.Index) -> set[int]:
+    r"""The fiducials that other charts lead to."""
+    ticks = [told["fiducial"] for one in run.of("convergence").values() for told in one["values"].values()]
+    points = [one["guilty"]["fiducial"] for one in run.of("calibration").values() if "guilty" in one]
+    return {int(i) for some in (*ticks, *points) for i in some}.intersection(int(i) for i in index)
+
+
 def _lookup(run: Kept, names: list[str], drawn: list[int]) -> dict[str, object]:
-    r"""The scores of the fiducials that are drawn, and how many fiducials are worse, by metric and candidate."""
+    r"""The scores of some fiducials, and how many are worse, by metric and candidate."""
     metrics = [m for m in ("energy", "mira", "log_score", "convergence") if m in set(run.scores["metric"])]
     found = {}
     for metric in metrics:
