@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POWER = 30  # iterations that find the largest curvature
-STEP = 1e-3  # of their differences
 
 
 class Asked:
@@ -126,11 +125,13 @@ class Observed:
 
         if self.is_linear:
             return float(self.linear.basis.squares.max()) / self.linear.noise**2
-        # By the power method. A step is small beside images of about one, and large beside their rounding.
+        # By the power method. Derivatives of gradients, not differences: a likelihood may have poles nearby.
         way = torch.randn(self.middle.shape, generator=torch.Generator().manual_seed(0))
-        here = self.gradient(self.middle)
-        for _ in range(POWER):
-            way = (self.gradient(self.middle + STEP * way / way.norm()) - here) / STEP
+        with torch.enable_grad():
+            at = self.middle.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(self.log_likelihood(at).sum(), at, create_graph=True)
+            for _ in range(POWER):
+                (way,) = torch.autograd.grad(slope, at, way / way.norm(), retain_graph=True)
         return float(way.norm())
 
 

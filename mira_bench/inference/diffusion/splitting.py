@@ -28,12 +28,14 @@ class DiffPir(ImageSampler):
         strength: The weight $\lambda$ of the prior.
         zeta: The share of new noise in every step.
         inner: The number of gradient steps towards the data, where they are not linear.
+        rate: Their length, in units of the inverse of the largest curvature at the mean of the prior.
     """
 
     steps: int = 1000
     strength: float = 8.0
     zeta: float = 0.3
     inner: int = 20
+    rate: float = 1.0
 
     def solve(self, prior: Asked, seen: Observed, draw: "Callable[[], Tensor]") -> "Tensor":
         levels = ddpm_levels(self.steps)
@@ -47,7 +49,7 @@ class DiffPir(ImageSampler):
         return y
 
     def _descend(self, clean: "Tensor", seen: Observed, spread: float) -> "Tensor":
-        length = 1 / (seen.curvature + spread**-2)
+        length = self.rate / (seen.curvature + spread**-2)
         z = clean
         for _ in range(self.inner):
             z = z + length * (seen.gradient(z) - (z - clean) / spread**2)
@@ -83,7 +85,7 @@ class Daps(ImageSampler):
         y = levels[0] * draw()
         for here, there in pairwise(levels):
             clean = y
-            for a, b in pairwise([*noise_levels(self.flow, min(FLOOR, here / 2), here).tolist()[: self.flow], 0.0]):
+            for a, b in pairwise(noise_levels(self.flow, min(FLOOR, here / 2), here).tolist()):
                 clean = clean + (1 - b / a) * (prior.denoise(clean, a) - clean)
             near = near_data(clean, seen, here, draw, self.langevin, self.rate)
             y = near + there * draw() if there > 0 else near
