@@ -5,6 +5,7 @@ __all__ = [
     "OnDisk",
     "as_array",
     "as_host",
+    "as_observations",
     "as_pair",
     "as_samples",
     "as_truths",
@@ -27,6 +28,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from .errors import UsageError
+
+ROWS = 256  # observations that are looked at together
 
 Array: TypeAlias = Any  # a NumPy array, or a torch tensor that lives on a device
 
@@ -135,6 +138,34 @@ def _plain(values: Any) -> Any:
     return getattr(values, "magnitude", np.asarray(values))
 
 
+def _names_of(values: Any) -> tuple[str, ...]:
+    r"""The names of the parameters of a table of pandas or of an array of xarray; nothing if there are none."""
+    if type(values).__name__ == "DataFrame":
+        return tuple(map(str, values.columns))
+    last = values.dims[-1] if type(values).__name__ == "DataArray" and values.dims else None
+    return tuple(map(str, values[last].values.tolist())) if last is not None and last in values.coords else ()
+
+
+def _refuse_labels(inputs: Mapping[str, Any]) -> None:
+    r"""Raises a sentence where labels say what positions do not: `score` matches them, functions of arrays do not."""
+    cure = "mb.score matches what has labels; pass plain arrays here, in one order"
+    found = {name: names for name, values in inputs.items() if (names := _names_of(values))}
+    for name, names in found.items():
+        other = next(iter(found))
+        if names != found[other]:
+            raise UsageError(f"{other} has the parameters {', '.join(found[other])}, {name} {', '.join(names)}: {cure}")
+    for name in ("truths", "samples", "x") if "truths" in inputs else ():
+        values: Any = inputs.get(name)
+        kind = type(values).__name__
+        if kind == "DataFrame":
+            index = values.index.to_numpy()
+            labeled = not np.array_equal(index, np.arange(len(index)))
+        else:
+            labeled = kind == "DataArray" and any(values[key].dims == values.dims[:1] for key in values.coords)
+        if labeled:
+            raise UsageError(f"{name} labels its fiducials: {cure}")
+
+
 def in_one_unit(inputs: Mapping[str, Any]) -> dict[str, Any]:
     r"""Returns inputs that are compared with each other as plain numbers, if all are in the same unit.
 
@@ -142,6 +173,7 @@ def in_one_unit(inputs: Mapping[str, Any]) -> dict[str, Any]:
         inputs: Arrays, or nested lists of them, by what to call them in an error; none where there is nothing.
     """
 
+    _refuse_labels(inputs)
     found = {name: _units(values) for name, values in inputs.items() if values is not None}
     everything = set().union(*found.values())
     if everything <= {None}:
@@ -279,6 +311,24 @@ def refuse_non_finite(values: np.ndarray, name: str, first: int = 0) -> None:
         row = (first + where[0], *where[1:])
         at = f"fiducial {row[0]}, sample {row[1]}" if values.ndim > 2 else f"index {row}"
         raise UsageError(f"{name} is {values[where]} at {at}; finite numbers are needed")
+
+
+def as_observations(x: Any, fiducials: int) -> Array:
+    r"""Returns observations $(L, *data)$, which must be as many as fiducials, and finite."""
+
+    values = as_array(x, "x")
+    if len(values) != fiducials:
+        raise UsageError(f"x has {len(values)} observations, the truths have {fiducials} fiducials")
+    for first in range(0, fiducials, ROWS):  # it may be large, and on disk
+        part = as_host(values[first : first + ROWS])
+        bad = ~np.isfinite(part)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise UsageError(
+                f"x is {part[where]} at index {(first + where[0], *where[1:])}, one of {np.count_nonzero(bad)} such "
+                "entries there: give what is missing a number, and say in another entry of x that it is missing"
+            )
+    return values
 
 
 def precision_of(samples: Any) -> str:

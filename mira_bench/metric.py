@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array, as_array, as_pair, in_one_unit, is_one_set, meet_ties, precision_of
+from .arrays import Array, as_array, as_observations, as_pair, in_one_unit, is_one_set, meet_ties, precision_of
 from .errors import UsageError
 from .layouts import refuse_swapped
 from .ranks.centers import Centers, make_centers
@@ -130,9 +130,7 @@ def whole_block(
         "swap its axes if samples come first; if they do not, mb.score takes it with layout='LSd'", fitted=True,
     )  # fmt: skip
     labels = _sets(y, values, labels)
-    observations = None if x is None else as_array(x, "x")
-    if observations is not None and len(observations) != len(y):
-        raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
+    observations = None if x is None else as_observations(x, len(y))
     return Block(
         y, values, np.arange(len(y)), scaling, seed, groups=labels, x=observations, precision=precision_of(samples)
     )

@@ -22,7 +22,7 @@ from .ranking.tiers import TIERS, notices, rank, rule
 from .ranking.trainings import method_table
 from .ranking.verdicts import objections
 from .report import tables
-from .report.details import DETAILS, details
+from .report.details import DETAILS, details, sha256_of
 from .report.html import ranking_html, sentence
 from .report.outputs import announce, check_style, clear, copy_code
 from .report.page import try_report
@@ -264,7 +264,8 @@ class Result:
         try:
             tables.save(self, folder)
             announce(folder, DETAILS)
-            (folder / DETAILS).write_text(json.dumps(details(self), allow_nan=False), encoding="utf-8")
+            told = details(self) | {"ranking": sha256_of(folder / "ranking.csv")}
+            (folder / DETAILS).write_text(json.dumps(told, allow_nan=False), encoding="utf-8")
             self._try_figures(folder / "figures")
         except OSError as error:
             raise UsageError(f"the folder {folder} cannot be written: {error}") from error

@@ -8,6 +8,7 @@ import pytest
 from file_cases import METRICS, NAMES, L, S, long_form, refused, same
 
 import mira_bench as mb
+from mira_bench.cli import main
 
 
 @pytest.fixture
@@ -74,6 +75,52 @@ def test_labeled_arrays_with_names_of_their_own(arrays, reference, rng):
     refused("'sample'", mb.score, truths, {"npe": other}, metrics=METRICS, fiducial="obs")
     plain = truths.drop_vars(["obs", "parameter"])
     refused("named by fiducial=", mb.score, plain, {"npe": turned.drop_vars("obs")}, metrics=METRICS)
+
+
+def test_functions_of_arrays_refuse_labels_that_differ(arrays):
+    xarray = pytest.importorskip("xarray")
+    y, s = arrays
+    known = pd.DataFrame(y, columns=NAMES)
+    samples = xarray.DataArray(s, dims=("fiducial", "sample", "parameter"), coords={"parameter": NAMES})
+    expected = mb.mira(y, s).score
+    assert mb.mira(known, s).score == mb.mira(known, samples).score == expected
+    for function in (mb.mira, mb.calibration, mb.energy_score, mb.tarp, mb.sbc):
+        refused(["Om, s8, h", "s8, Om, h", "mb.score"], function, known[["s8", "Om", "h"]], samples)
+        refused(["truths labels", "mb.score"], function, known.sample(frac=1, random_state=0), s)
+        refused(["samples labels"], function, y, samples.assign_coords(fiducial=np.arange(L)[::-1]))
+    a, b = (pd.DataFrame(s[i], columns=NAMES) for i in range(2))
+    assert mb.energy_score(y, s).score > 0
+    mb.wasserstein(a.sample(frac=1, random_state=0), b)  # rows of a set have no order
+    refused("s8, Om, h", mb.wasserstein, a, b[["s8", "Om", "h"]])
+
+
+def test_data_that_are_missing_are_refused(arrays, tmp_path, capsys):
+    y, s = arrays
+    for bad in (np.nan, np.inf):
+        x = y.copy()
+        x[17, 1] = bad
+        refused([f"x is {bad}", "(17, 1)"], mb.score, y, {"npe": s}, x=x, metrics=METRICS)
+        refused("(17, 1)", mb.calibration, y, s, x=x)
+    np.save(tmp_path / "y.npy", y)
+    np.save(tmp_path / "s.npy", s)
+    np.save(tmp_path / "x.npy", x)
+    files = [f"{tmp_path}/y.npy", f"npe={tmp_path}/s.npy", "--x", f"{tmp_path}/x.npy"]
+    assert main(["score", *files, "--out", str(tmp_path / "out")]) == 2
+    assert "(17, 1)" in capsys.readouterr().err
+
+
+def test_what_cannot_be_meant_is_refused(arrays):
+    y, s = arrays
+    known, table = long_form(y, s)
+    refused("names='Om,s8,h' is one word", mb.score, y, {"npe": s}, names="Om,s8,h")
+    refused("twice", mb.score, y, {"npe": s}, names=["Om", "Om", "h"])
+    refused("thin=0", mb.score, y, {"npe": s}, thin=0)
+    wide = table.set_index(["fiducial", "sample"]).unstack("sample")
+    refused("2 levels", mb.score, known, {"npe": wide})
+    other = known.assign(fiducial=known["fiducial"] + 1)
+    refused("labeled otherwise", mb.score, other, {"npe": table})
+    counted = table.assign(multiplicity=np.arange(len(table)) % 7)
+    refused("multiplicity", mb.score, known, {"npe": counted}, names=NAMES)
 
 
 def test_a_reference_is_matched_as_candidates_are(arrays, rng):

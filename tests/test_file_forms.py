@@ -210,6 +210,12 @@ def test_what_does_not_fit_into_memory_is_said_before_it_starts():
     assert re.search(r"2,000,000 samples of 200 numbers.*GB of memory are left.*thin=10000", done.stdout)
 
 
+def test_a_table_needs_a_header(tmp_path):
+    path = tmp_path / "y.csv"
+    np.savetxt(path, np.arange(12.0).reshape(4, 3), delimiter=",")
+    refused(["y.csv", "header"], score_files, str(path), npe="s.npy")
+
+
 def test_a_job_has_the_memory_of_its_group(tmp_path):
     def group(path, **numbers):
         (tmp_path / path).mkdir(parents=True, exist_ok=True)

@@ -184,6 +184,7 @@ def test_an_interrupted_sweep_goes_on(how, elsewhere):
 
 def test_what_cannot_be(elsewhere, capsys, monkeypatch):
     assert main(["-m", "seed=0,1", "hydra.sweep.subdir=x", *SMALL]) == 2
+    assert main(["-m", "seed=0,1", "sweep=/somewhere", *SMALL]) == 2
     assert "named by what is swept" in capsys.readouterr().err
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert main(["-m", "seed=0,1", "hydra/launcher=slurm", *SMALL]) == 2

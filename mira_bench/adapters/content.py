@@ -25,7 +25,9 @@ log = logging.getLogger("mira_bench")
 FIDUCIAL_NAMES = ("fiducial", "observation", "obs_id")
 UNNAMED = re.compile(r"|Unnamed: \d+(\.\d+)?")  # what pandas calls a column without a name, such as its own index
 INDEX_NAMES = ("index", "level_0", "__index_level_0__")
-WEIGHT = re.compile(r"(?P<log>(log|ln)_?)?((importance|sample|posterior)_?)?(weights?|wts?|w)", re.I)
+WEIGHT = re.compile(
+    r"(?P<log>(log|ln)_?)?((importance|sample|posterior|nested)_?)?(weights?|wts?|w)|multiplicity|importance", re.I
+)
 
 
 @dataclass(frozen=True)
@@ -273,10 +275,9 @@ def is_container(value: Any, fiducial: str | None = None) -> bool:
 
     kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(value).__mro__}
     if ("xarray", "DataArray") in kinds:
-        known = {*FIDUCIAL_NAMES, "chain", "draw", "sample", fiducial}
         # Labels of a dimension that is not understood must not be taken for positions.
         labeled = any(value[name].dims for name in value.coords)
-        return labeled or not known.isdisjoint([*value.dims, *value.coords])
+        return labeled or not {*FIDUCIAL_NAMES, "chain", "draw", "sample", fiducial}.isdisjoint(value.dims)
     known = {("pandas", "DataFrame"), ("xarray", "Dataset"), ("xarray", "DataTree")}
     return bool(kinds & known) or any(name == "InferenceData" for _, name in kinds)
 
@@ -296,6 +297,11 @@ def content_of(given: Given, fiducial: str | None, sampled: bool, names: Sequenc
         return Content(source, value if hasattr(value, "dtype") else as_array(value, source))
     kind = type(value).__name__
     if kind == "DataFrame":
+        if value.columns.nlevels > 1:
+            raise UsageError(
+                f"{source} has columns of {value.columns.nlevels} levels: a row per fiducial and sample is needed, "
+                "with the columns fiducial, sample and the parameters (frame.stack brings a level of columns into rows)"
+            )
         frame = value.reset_index() if any(name is not None for name in value.index.names) else value
         frame = frame.rename(columns=str)
         labeled = any(name in frame for name in ([fiducial] if fiducial else FIDUCIAL_NAMES))

@@ -190,7 +190,7 @@ def _order(content: Content, truths: Content) -> NDArray[np.intp] | None:
     place = {label: i for i, label in enumerate(labels.tolist())}
     missing = next((label for label in wanted.tolist() if label not in place), None)
     if missing is not None or len(place) != fiducials:
-        known = "counted from 0" if truths.labels is None else f"of {truths.source}"
+        known = "counted from 0" if truths.labels is None else "labeled otherwise"
         which = f"fiducial {missing}" if missing is not None else f"only the fiducials of the {fiducials} truths"
         raise UsageError(
             f"{content.source} labels {len(place)} fiducials, and the truths are {known}: {which} is expected"

@@ -144,7 +144,17 @@ def read_frame(path: Path, source: str) -> "pd.DataFrame":
     except Exception as error:  # parsers raise whatever they like
         raise UsageError(f"{source} cannot be read: {_first_line(error)}") from error
     frame.columns = pd.Index([str(c).strip() for c in frame.columns])
+    if csv and len(frame.columns) and all(_is_number(name) for name in frame.columns):
+        raise UsageError(f"the first row of {source} holds numbers: it needs a header that names the columns")
     return frame
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text.lower() != "nan"
 
 
 def _netcdf(path: Path, key: str | None, source: str, fiducial: str | None, sampled: bool) -> Content:

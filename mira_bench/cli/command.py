@@ -204,6 +204,8 @@ def _hydra(arguments: Sequence[str]) -> int:
         task_name, overrides = settings.runtime.choices["task"], settings.overrides.task
         sweeping = settings.mode == RunMode.MULTIRUN
         inside = sweeping and not any(key_of(override) == "out" for override in overrides)
+        if not str(cfg.out or "").strip():
+            raise UsageError("out= is empty: name the folder of the results")
         out = Path(settings.runtime.output_dir if inside else cfg.out)
         # A name that comes from the clock stands for a folder of this run alone.
         fresh = not inside and "${now:" in str(OmegaConf.to_container(OmegaConf.masked_copy(cfg, "out")))

@@ -3,6 +3,8 @@ r"""The verb `report`: the page of a run made again from its folder, or one page
 __all__ = ["main"]
 
 import argparse
+import dataclasses
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -26,12 +28,19 @@ def _runs(folder: Path) -> list[Kept]:
     return found
 
 
-def _page(folders: Sequence[Path]) -> Page:
+def _way(page: Path, folder: Path) -> str:
+    r"""The way from the folder of a page to another one, with a slash behind it; nothing if it is the same."""
+    way = Path(os.path.relpath(folder, page.parent)).as_posix()
+    return "" if way == "." else f"{way}/"
+
+
+def _page(folders: Sequence[Path], out: Path) -> Page:
     from ..paper.page import is_paper, paper_page
 
     if len(folders) == 1 and is_paper(folders[0]):
-        return paper_page(folders[0])
-    runs = [run for folder in folders for run in _runs(folder)]
+        return paper_page(folders[0], _way(out, folders[0]))
+    found = [run for folder in folders for run in _runs(folder)]
+    runs = [dataclasses.replace(run, beside=_way(out, run.folder)) for run in found]
     if len(runs) > MOST:
         raise UsageError(f"{len(runs)} runs are too many for one page, which takes {MOST}: see collect")
     return run_page(runs[0]) if len(runs) == 1 else several_page(runs)
@@ -48,10 +57,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folders of runs, or results/paper")
     parser.add_argument("--out", type=Path, metavar="FILE", help=f"default: {REPORT} in the folder, if it is one")
     asked = parser.parse_intermixed_args(arguments)
-    page = _page(asked.folders)
     out = asked.out or (asked.folders[0] if len(asked.folders) == 1 else Path("results")) / REPORT
     if out.is_dir():
         out = out / REPORT
+    page = _page(asked.folders, out)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -4,6 +4,7 @@ __all__ = ["is_paper", "paper_page"]
 
 import re
 from pathlib import Path
+from urllib.parse import quote
 
 import pandas as pd
 
@@ -30,7 +31,7 @@ def _read_markdown(path: Path) -> pd.DataFrame:
     return pd.DataFrame(cells[2:], columns=cells[0])
 
 
-def _item(folder: Path, item: Item, most: int) -> Section:
+def _item(folder: Path, item: Item, most: int, beside: str) -> Section:
     r"""The section of an item that was made."""
     assert item.made is not None
     facts = read_facts(folder / item.id)["paper"]
@@ -42,14 +43,19 @@ def _item(folder: Path, item: Item, most: int) -> Section:
     notes = [f"Another order than printed: {pair}." for pair in facts.get("clashes", ())]
     title = f"{item.id}: {item.title}"
     picture = embed_picture(folder / item.id / "figure.png", "", f"{title}; the table has the numbers", most)
-    links = {"more": [f"{item.id}/notes.md"]}
+    links = {"more": [quote(f"{beside}{item.id}/notes.md")]}
     more = Table("Recipe, remarks and deviations", pd.DataFrame({"more": [f"{item.id}/notes.md"]}), links, folded=True)
     values = Table(f"{item.id}: printed and own values", table)
     return Section(item.id, title, lead, pictures=[picture], tables=[values, more], notes=notes, short=item.id)
 
 
-def paper_page(folder: Path) -> Page:
-    r"""Returns the page of the items in a folder."""
+def paper_page(folder: Path, beside: str = "") -> Page:
+    r"""Returns the page of the items in a folder.
+
+    Arguments:
+        folder: The folder.
+        beside: The way to it from the folder of the page, with a slash behind it.
+    """
 
     every = items(folder)
     made = [item for item in every if item.made is not None]
@@ -72,7 +78,8 @@ def paper_page(folder: Path) -> Page:
         "bars), and the candidates are in the same order. Differs and open have their reason in the notes.",
     ]
     first = Section("items", "All items", lead, tables=[Table("Items", pd.DataFrame(rows), links)])
-    sections = [_item(folder, item, PICTURES // len(made)) for item in made]
-    counted = pd.Series([item.status for item in every]).value_counts()
+    sections = [_item(folder, item, PICTURES // len(made), beside) for item in made]
+    # What else a status says is in the table.
+    counted = pd.Series([re.split("[;,]", item.status)[0] for item in every]).value_counts()
     about = ", ".join(f"{count} {status}" for status, count in counted.items())
     return Page("The paper's tables and figures, made again", about, [first, *sections])

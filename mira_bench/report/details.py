@@ -3,9 +3,11 @@ r"""What a page shows and no table holds: curves, features and pairs, small enou
 A run writes `details.json`, so that its page can be made again from its folder alone.
 """
 
-__all__ = ["COMPARED", "DETAILS", "FORMAT", "details", "worst_parameters"]
+__all__ = ["COMPARED", "DETAILS", "FORMAT", "details", "sha256_of", "worst_parameters"]
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +31,11 @@ CURVES = 12  # of these parameters whose curves are kept
 ENDS = 20  # the smallest and the largest values of a diagnostic that are kept, whatever else is
 # In what the rule of a ranking compares candidates, and the metric that has it for every fiducial.
 COMPARED = {"log": ("log score", "log_score"), "mira": ("MIRA", "mira")}
+
+
+def sha256_of(path: Path) -> str:
+    r"""Returns the hash of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def plain(value: Any) -> Any:

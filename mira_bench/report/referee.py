@@ -92,9 +92,14 @@ def paragraph(run: Kept, candidate: str | None = None) -> str:
     if test["pvalue"] is None:
         raise UsageError(f"{row.candidate} has no p-value in {run.folder}: L = {test['fiducials']} is too few to test")
     mira = run.of("mira").get(row.candidate)
+    # Of samples that were given nobody knows where their truths are from.
+    given = run.details.get("task") == "samples"
+    drawn = "observations with known parameters, taken for draws of the prior" if given else (
+        "simulated observations whose parameters were drawn from the prior"
+    )  # fmt: skip
     text = (
-        f"We tested {row.candidate} on L = {test['fiducials']} simulated observations whose parameters were drawn from "
-        f"the prior, with S = {test['samples']} posterior samples for each. If the posterior is right, the true "
+        f"We tested {row.candidate} on L = {test['fiducials']} {drawn}, "
+        f"with S = {test['samples']} posterior samples for each. If the posterior is right, the true "
         f"parameters are exchangeable with its samples; {len(test['features'])} features of their ranks "
         f"({_looked_at(test)}) were compared with their exact null distribution in one test: "
         f"{_pvalue(test['pvalue'])}. "

@@ -127,7 +127,7 @@ def as_samples(values: Any, truths: NDArray[np.float64], event: tuple[int, ...],
     fiducials = len(truths)
     chains = None
     if isinstance(values, OnDisk):
-        name, chains = f"{name} ({values.source})", values.chains
+        name, chains = name if name == values.source else f"{name} ({values.source})", values.chains
     if not (hasattr(values, "shape") and hasattr(values, "dtype")):
         values = as_array(values, name)
     refuse_masks(values, name)

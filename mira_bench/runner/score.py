@@ -22,6 +22,7 @@ from ..arrays import (
     Array,
     as_array,
     as_host,
+    as_observations,
     as_truths,
     in_one_unit,
     precision_of,
@@ -207,6 +208,8 @@ def score(
         raise UsageError("candidates must be a mapping of names to samples, such as {'npe': samples}")
     if not candidates:
         raise UsageError("there are no candidates to score: the mapping is empty")
+    if isinstance(names, str):
+        raise UsageError(f"names={names!r} is one word: give a list, such as names={names.split(',')!r}")
     if rank_by not in RANKINGS:
         raise UsageError(f"rank_by={rank_by!r} is not one of {', '.join(RANKINGS)}")
     if rank_by == "log":
@@ -235,17 +238,16 @@ def score(
     for name, one in zip(candidates, values, strict=True):
         with _blaming(name):
             own[name] = as_samples(one, y, event, f"candidate {name!r}", layout)
-    if thin:
+    if thin is not False:
         if thin is not True and (not isinstance(thin, int | np.integer) or thin < 1):
             raise UsageError(f"thin={thin!r}: True, or a positive number of samples is needed")
         own = thin_all(own, None if thin is True else int(thin))
-    observations = None if x is None else as_array(x, "x")
-    if observations is not None and len(observations) != len(y):
-        raise UsageError(f"x has {len(observations)} observations, the truths have {len(y)} fiducials")
+    observations = None if x is None else as_observations(x, len(y))
     exact = None if reference is None else as_samples(reference, y, event, "reference", layout)
-    if names is not None and (isinstance(names, str) or len(names) != y.shape[1]):
-        told = repr(names) if isinstance(names, str) else len(names)
-        raise UsageError(f"there are {told} names for {y.shape[1]} dimensions")
+    if names is not None and len(names) != y.shape[1]:
+        raise UsageError(f"there are {len(names)} names for {y.shape[1]} dimensions")
+    if names is not None and len(set(names)) < len(names):
+        raise UsageError(f"names has a parameter twice: {', '.join(map(str, names))}")
     labels = None if groups is None else np.asarray(groups)
     if labels is not None and labels.shape != (len(y),):
         raise UsageError(f"groups has shape {labels.shape}; one label per fiducial is needed: ({len(y)},)")

@@ -105,6 +105,8 @@ def hydra_words(command: Command, words: Sequence[str]) -> list[str]:
             raise UsageError(f"{word} needs the extra 'cluster': pip install 'mira_bench[cluster]'")
         if key == "hydra.sweep.subdir":
             raise UsageError("hydra.sweep.subdir= cannot be set: the folders of jobs are named by what is swept")
+        if key == "sweep" and Path(value.strip("'\"")).is_absolute():
+            raise UsageError(f"{word}: a sweep has a name below {ROOT}; a folder is named by hydra.sweep.dir=")
     keys = [word.partition("=")[0] for word in words]
     more = []
     if "hydra.sweep.dir" not in keys and "sweep" not in keys:

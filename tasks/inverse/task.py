@@ -20,6 +20,7 @@ from mira_bench.inference.diffusion.linear import LinearOperator
 from mira_bench.inference.diffusion.mixture import Mixture
 from mira_bench.trainer import State
 
+from . import phantoms
 from .images import Images, load_images
 from .priors import Codes, ImagePrior
 
@@ -69,6 +70,8 @@ class Inverse:
             parts["reference"] = {"version": self.reference.version, **dataclasses.asdict(self.reference)}
         if self._given is not None:
             parts["truths"] = self._given.sha256
+        if self.trainer.given_shape is not None:  # problems find their units with procedural images all the same
+            parts["recipe"] = phantoms.VERSION
         return {"class": "inverse", "version": self.version, **parts}
 
     @property

@@ -1,7 +1,9 @@
 r"""The verbs `report` and `referee`, and the page of `collect`."""
 
 import re
+import shutil
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -44,11 +46,34 @@ def test_one_page_for_several_runs(run, elsewhere, capsys):
     assert "ranking.csv is missing" in capsys.readouterr().err
 
 
+def test_links_lead_to_files_from_anywhere(elsewhere):
+    small = ["fiducials=20", "samples=10", "metrics=[mira,energy]", "candidates=[correct]", "progress=false"]
+    assert main([*small, "out=runs/a run"]) == 0
+    assert main(["report", "runs/a run", "--out", "pages/there.html"]) == 0
+    assert main(["report", "runs"]) == 0
+    for page, way in (("pages/there.html", "../runs/a%20run/"), ("runs/report.html", "a%20run/")):
+        links = re.findall(r'href="([^"#]+\.(?:csv|yaml|json|txt))"', Path(page).read_text())
+        assert f"{way}ranking.csv" in links
+        assert all((Path(page).parent / unquote(link)).is_file() for link in links)
+
+
+def test_an_edited_table_is_told(run, tmp_path, capsys):
+    _, folder = run
+    there = tmp_path / "run"
+    shutil.copytree(folder, there)
+    assert main(["report", str(there)]) == 0
+    assert "was changed since the run" not in (there / "report.html").read_text()
+    text = (there / "ranking.csv").read_text()
+    (there / "ranking.csv").write_text(text.replace("exact", "other"))
+    assert main(["report", str(there)]) == 0
+    assert "ranking.csv was changed since the run" in (there / "report.html").read_text()
+
+
 def test_the_paragraph_has_the_numbers(run):
     result, folder = run
     text = paragraph(read_run(folder))
     first = result.standings[0]
-    assert "L = 200 simulated observations" in text
+    assert "L = 200 observations with known parameters" in text
     assert "S = 50 posterior samples" in text
     assert f"R = {first.mira.ranks.shape[1]} random balls" in text
     assert f"normalize={first.mira.normalize}" in text
@@ -97,7 +122,7 @@ def test_names_that_are_no_formulas_are_drawn(tmp_path, rng):
 def test_one_fiducial_has_no_error(tmp_path, rng):
     folder = mb.score(rng.normal(size=(1, 2)), {"a": rng.normal(size=(1, 9, 2))}).save(tmp_path / "run")
     text = paragraph(read_run(folder))
-    assert "L = 1 simulated" in text
+    assert "L = 1 observations" in text
     assert "None" not in text
 
 

@@ -2,6 +2,7 @@ r"""Langevin chains on the exact posterior of a mixture: what many cheap steps g
 
 __all__ = ["Langevin"]
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,11 @@ class Langevin(ImageSampler):
     rate: float = 1.65
 
     linear = True
+
+    def skip(self, operator: Any) -> str | None:
+        size = math.prod(operator.event)
+        large = f"Langevin chains need a matrix of {size} x {size} pixels: at most {MOST_PIXELS} are taken"
+        return super().skip(operator) or (large if size > MOST_PIXELS else None)
 
     def solve(self, prior: Asked, seen: Observed, draw: "Callable[[], Tensor]") -> "Tensor":
         import torch
@@ -74,8 +80,6 @@ def _gaussian_posterior(prior: Mixture, seen: Observed) -> tuple["Tensor", "Tens
 
     operator, subspace = seen.linear, prior.subspace
     size, rank = len(subspace.mean), len(subspace.components)
-    if size > MOST_PIXELS:
-        raise UsageError(f"Langevin chains need a matrix of {size} x {size} pixels: at most {MOST_PIXELS} are taken")
     weights, means = torch.as_tensor(prior.weights), torch.as_tensor(prior.means)
     components, offset = torch.as_tensor(subspace.components), torch.as_tensor(subspace.mean)
     center = weights @ means

@@ -31,6 +31,7 @@ from .marks import (
 )  # fmt: skip
 
 BINS = 10
+FEATURE, CELL = 150, 38  # pixels that the name of a row and a number in a map need
 
 
 def differences(rows: Rows, palette: Palette, what: str) -> Chart:
@@ -48,7 +49,8 @@ def differences(rows: Rows, palette: Palette, what: str) -> Chart:
     # One far candidate must not press the others together: linear near zero, logarithmic beyond.
     wide = bool(ends) and ends[-1] > 20 * float(np.median(ends))
     near = float(np.median(ends)) if wide else 0.0
-    x = across("value", f"difference in {what}", **({"type": "symlog", "constant": near} if wide else {}))
+    bent = ", on a scale that is linear near zero and logarithmic beyond" if wide else ""
+    x = across("value", f"difference in {what}{bent}", **({"type": "symlog", "constant": near} if wide else {}))
     if wide:
         powers = [10**k for k in range(-300, 300) if near / 2 <= 10**k <= 1.1 * ends[-1]]
         x["axis"] |= {"values": [0, *powers], "format": "~g"}
@@ -169,7 +171,8 @@ def zmap(features: Sequence[str], candidates: Sequence[str], z: Sequence[Sequenc
          "encoding": {**shared, "text": {"field": "said", "type": "nominal"}}},
     ]  # fmt: skip
     alt = f"Map of z, {len(features)} features by {len(candidates)} candidates; the table below has the numbers"
-    return Chart(drawing(rows, layers, 22 * len(features)) | {"padding": SLANTED}, alt)
+    least = FEATURE + CELL * len(candidates)
+    return Chart(drawing(rows, layers, 22 * len(features)) | {"padding": SLANTED}, alt, least=least)
 
 
 def coverage(curves: Mapping[str, Mapping[str, Any]], palette: Palette) -> Chart:
@@ -327,6 +330,7 @@ def matrix(pairs: Mapping[str, Any]) -> Chart:
     return Chart(
         drawing(rows, layers, 30 * len(names)) | {"padding": SLANTED},
         f"Comparison of all pairs of {len(names)} candidates",
+        least=FEATURE + CELL * len(names),
     )
 
 

@@ -48,8 +48,8 @@ def circumstances(run: Kept) -> Iterator[Section]:
         )
         tables.append(Table("Files that took part", files, folded=True))
     beside = [name for name in facts.get("outputs", ()) if name != "report.html" and not name.startswith("figures/")]
-    listed = pd.DataFrame({"file": beside})
-    tables.append(Table("Files beside this page", listed, {"file": [quote(name) for name in beside]}, folded=True))
+    links = {"file": [quote(run.beside + name) for name in beside]}
+    tables.append(Table("Files of the run", pd.DataFrame({"file": beside}), links, folded=True))
     texts = {"config.yaml": run.config} if run.config else {}
     lead = ["The same command, with the same code and versions, gives the same numbers to the bit."]
     lead += [f"{one[:1].upper()}{one[1:]}." for one in run.details.get("reuse", ())]

@@ -92,12 +92,14 @@ class Choice:
         options: Its possible values, with the words for each.
         keys: The candidates, any of which are chosen; the chart knows them by their place.
         shown: The number of candidates that are chosen at first.
+        about: The place of the candidate that a value is about, or nothing: it is chosen with the value.
     """
 
     label: str
     options: Mapping[str, str]
     keys: Sequence[Key]
     shown: int
+    about: Mapping[str, str]
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,11 @@ def corners(run: Kept) -> Iterator[Section]:
         + (some if len(parameters) < told["of"] else ""),
     ]  # fmt: skip
     options = {number: f"{number} ({one['why']})" for number, one in fiducials.items()}
+    worst = {number: str(one["why"]).partition("worst of ")[2] for number, one in fiducials.items()}
+    about = {number: str(names.index(name)) if name in names else "" for number, name in worst.items()}
     yield Section(
         "corner", "Corner plots", lead, short="Corner",
-        choice=Choice("fiducial", options, Key.of(names, run.palette), SHOWN),
+        choice=Choice("fiducial", options, Key.of(names, run.palette), SHOWN, about),
         charts=[_chart(fiducials, parameters, names, run.palette)],
         tables=[Table("Means ± standard deviations", _moments(fiducials, parameters, names), folded=True)],
     )  # fmt: skip

@@ -36,6 +36,7 @@ class Chart:
         title: The title above it, if it has one.
         pick: The field whose value a click on a mark gives to the address, if there is one.
         cells: The number of panels side by side, whose size the page chooses, if it has several.
+        least: The pixels that it needs; where there are fewer a reader scrolls.
     """
 
     spec: Spec
@@ -43,6 +44,7 @@ class Chart:
     title: str = ""
     pick: str = ""
     cells: int = 0
+    least: int = 0
 
 
 @dataclass(frozen=True)

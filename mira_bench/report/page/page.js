@@ -94,7 +94,9 @@
       await view.runAsync();
     }
   };
-  for (const choice of document.querySelectorAll(".choice")) choice.addEventListener("change", () => {
+  for (const choice of document.querySelectorAll(".choice")) choice.addEventListener("change", (event) => {
+    const about = event.target.selectedOptions?.[0].dataset.about; // who is why this fiducial is shown
+    if (about) choice.querySelector(`input[value="${about}"]`).checked = true;
     for (const plot of choice.closest("section").querySelectorAll(".plot")) {
       follow(plot, views.get(plot));
       views.get(plot).runAsync();
@@ -188,7 +190,7 @@
         element("td", name, row);
         for (const metric of metrics) {
           const found = known.scores[metric][name]?.[at];
-          element("td", found ? `${found[0]} (${found[1]}. worst of ${known.total})` : "-", row);
+          element("td", found ? `${found[0]}${found[1] ? ` (${found[1] > 1 ? `number ${found[1]} from the worst` : "the worst"} of ${known.total})` : ""}` : "-", row);
         }
       }
       const list = document.querySelector(`#corner${wanted[2] ?? ""} .choice select`);
@@ -211,5 +213,6 @@
   });
   addEventListener("afterprint", () => { if (before !== "light") show(before); });
 
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => { if (!remembered()) show(event.matches ? "dark" : "light"); });
   show(remembered() ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")).then(visit).then(() => { root.dataset.drawn = String(views.size); });
 })();

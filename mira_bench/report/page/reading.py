@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from ...errors import UsageError
-from ..details import DETAILS, FORMAT
+from ..details import DETAILS, FORMAT, sha256_of
 from ..outputs import MARK, read_facts
 from ..tables import number, read_table
 from .marks import Palette
@@ -30,6 +30,8 @@ class Kept:
         details: The content of `details.json`; empty in folders of versions that did not write it.
         facts: The content of `provenance.json`; empty if the result was saved from Python.
         tag: Tells it from other runs on the same page.
+        beside: The way from the folder of the page to that of the run, with a slash behind it; nothing if it is there.
+        edited: Whether the table is another one than the run wrote.
     """
 
     folder: Path
@@ -38,6 +40,8 @@ class Kept:
     details: dict[str, Any]
     facts: dict[str, Any]
     tag: str = ""
+    beside: str = ""
+    edited: bool = False
 
     @property
     def task(self) -> str:
@@ -114,4 +118,5 @@ def read_run(folder: Path) -> Kept:
     except (OSError, ValueError) as error:
         raise UsageError(f"{folder / DETAILS} cannot be read: {error}") from error
     known = details if details.get("format") == FORMAT else {}
-    return Kept(folder, ranking, summary, known, read_facts(folder))
+    edited = bool(known) and known.get("ranking") != sha256_of(folder / "ranking.csv")
+    return Kept(folder, ranking, summary, known, read_facts(folder), edited=edited)

@@ -86,6 +86,7 @@ def _ranking(run: Kept) -> Iterator[Section]:
     others = [title for title in cells if title not in (*first, "evidence")]
     cells = cells[[*first, *others]].rename(columns={"": "rank"})
     notes = [*told.get("notices", ()), *(f"warning: {one}" for one in told.get("warnings", ()))]
+    notes += ["ranking.csv was changed since the run: charts are as it was, tables as it is."] if run.edited else []
     notes += [f"{name} failed: {why}" for name, why in (told.get("failures") or {}).items()]
     lead, cards = [_headline(run), *told.get("explanation", ())], [_card(run, r) for r in shown.itertuples()]
     yield Section(

@@ -78,7 +78,7 @@ def _linked(run: Kept, index: pd.Index) -> set[int]:
 
 
 def _lookup(run: Kept, names: list[str], drawn: list[int]) -> dict[str, object]:
-    r"""The scores of some fiducials, and how many are worse, by metric and candidate."""
+    r"""The scores of some fiducials, and how many are worse, by metric and candidate; MIRA is right in the middle."""
     metrics = [m for m in ("energy", "mira", "log_score", "convergence") if m in set(run.scores["metric"])]
     found = {}
     for metric in metrics:
@@ -91,7 +91,7 @@ def _lookup(run: Kept, names: list[str], drawn: list[int]) -> dict[str, object]:
             own[name] = [
                 None
                 if i not in column.index or not np.isfinite(column[i])
-                else [float(f"{column[i]:.5g}"), int(place[i])]
+                else [float(f"{column[i]:.5g}"), None if metric == "mira" else int(place[i])]
                 for i in drawn
             ]
         found[metric] = own
