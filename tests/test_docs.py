@@ -31,6 +31,13 @@ def loaded(name):
     return module
 
 
+def test_the_tables_of_samplers_are_those_of_their_runs():
+    page = (ROOT / "docs" / "samplers.md").read_text(encoding="utf-8")
+    tables = loaded("samplers")
+    assert {found[2] for found in tables.TABLE.finditer(page)} == {path.name for path in tables.RESULTS.iterdir()}
+    assert tables.written(page) == page
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")

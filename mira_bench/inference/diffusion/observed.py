@@ -126,7 +126,7 @@ class Observed:
         if self.is_linear:
             return float(self.linear.basis.squares.max()) / self.linear.noise**2
         # By the power method. Derivatives of gradients, not differences: a likelihood may have poles nearby.
-        way = torch.randn(self.middle.shape, generator=torch.Generator().manual_seed(0))
+        way = torch.randn(self.middle.shape, generator=torch.Generator().manual_seed(0)).to(self.middle)
         with torch.enable_grad():
             at = self.middle.detach().requires_grad_()
             (slope,) = torch.autograd.grad(self.log_likelihood(at).sum(), at, create_graph=True)

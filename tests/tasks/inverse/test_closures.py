@@ -10,6 +10,7 @@ from mira_bench.tasks.inverse.closures import amplitude_closures, phase_closures
 from scipy.stats import chi2, kstest, multivariate_normal
 
 import mira_bench as mb
+from mira_bench.inference.diffusion.observed import Observed
 
 PROBLEM = Closures()
 OPERATOR = PROBLEM.operator()
@@ -53,6 +54,18 @@ def test_closures_of_what_is_left():
     coverage = full.only(kept)
     assert len(phase_closures(coverage, np.ones(len(coverage)))) == (n - 1) * (n - 2) // 2 - 1
     assert len(amplitude_closures(coverage, np.ones(len(coverage)))) == n * (n - 3) // 2 - 1
+
+
+def test_the_curvature_is_that_of_the_likelihood():
+    images = black_holes(6, np.random.default_rng(3)).reshape(6, -1).astype(np.float64)
+    operator = OPERATOR.restricted(images)
+    x = measured(image(4), 5)
+    for middle in (torch.full((1, 6), 1 / 6, dtype=torch.float64), torch.eye(6, dtype=torch.float64)[:1]):
+        seen = Observed(operator, x, middle)
+        hessian = torch.autograd.functional.hessian(lambda z, one=seen: one.log_likelihood(z[None]).sum(), middle[0])
+        values = torch.linalg.eigvalsh(hessian).abs().sort().values
+        # Thirty products leave the second largest, to its ratio to the power of sixty.
+        assert seen.curvature == pytest.approx(float(values[-1]), rel=6 * float(values[-2] / values[-1]) ** 58 + 1e-9)
 
 
 def test_closures_are_what_they_are_called():
