@@ -49,7 +49,7 @@ def differences(rows: Rows, palette: Palette, what: str) -> Chart:
     # One far candidate must not press the others together: linear near zero, logarithmic beyond.
     wide = bool(ends) and ends[-1] > 20 * float(np.median(ends))
     near = float(np.median(ends)) if wide else 0.0
-    bent = ", on a scale that is linear near zero and logarithmic beyond" if wide else ""
+    bent = ", logarithmic far from 0" if wide else ""
     x = across("value", f"difference in {what}{bent}", **({"type": "symlog", "constant": near} if wide else {}))
     if wide:
         powers = [10**k for k in range(-300, 300) if near / 2 <= 10**k <= 1.1 * ends[-1]]
