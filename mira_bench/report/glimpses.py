@@ -60,8 +60,9 @@ def _labels(names: Sequence[str] | None, dim: int) -> list[str]:
 
 def _parameters(standings: Sequence[Standing], dim: int) -> list[int]:
     r"""The parameters that are shown, in their order: all, or those with the smallest p-values of SBC."""
-    every = [sbc for s in standings if "sbc" in s.scores and (sbc := s.scores["sbc"].result) is not None]
-    worst = worst_parameters(every).tolist() if every else range(dim)
+    scored = [s for s in standings if "sbc" in s.scores and s.scores["sbc"].result is not None]
+    every = [s for s in scored if s.role == "candidate"] or scored  # a control is wrong on purpose
+    worst = worst_parameters([s.scores["sbc"].result for s in every]).tolist() if every else range(dim)
     return sorted([i for i in worst if i < dim][:PARAMETERS])  # SBC has projections behind the parameters
 
 
