@@ -67,9 +67,10 @@ def test_what_it_cannot_do_it_says(rng):
     for candidate, data, words in [
         (samples, None, "there are no observations"),
         (samples[:, :1], x, "needs two"),
-        (samples, np.where(np.arange(30)[:, None] == 4, np.nan, x), "x is nan at index (4, 0)"),
     ]:
         assert words in mb.score(y, {"a": candidate}, x=data, metrics=metrics).summary.note[0]
+    with pytest.raises(mb.UsageError, match=r"x is nan at index \(4, 0\)"):
+        mb.lc2st(y, samples, np.where(np.arange(30)[:, None] == 4, np.nan, x))
     few = mb.score(y[:10], {"a": samples[:10]}, x=x[:10], metrics=metrics).summary.note[0]
     assert few == "not computed: L-C2ST needs at least 20 fiducials, there are 10"
     for change, words in [

@@ -318,7 +318,6 @@ def test_no_number_comes_with_its_reason(rng):
         (mb.C2st(), {"reference": samples}, "candidate 'a' has 3 samples per fiducial; c2st needs at least 5"),
         (mb.Pqmass(), {}, "there are 20 fiducials; pqmass without a reference needs 50"),
         (mb.Mmd(), {"reference": np.full((20, 3, 2), np.nan)}, "the reference posterior is nan"),
-        (mb.Mmd(), {"x": np.full(20, np.nan)}, "x is nan"),
     ]:
         result = mb.score(truths, {"a": samples}, metrics={"m": metric}, **extra)
         found = row(result, "m")

@@ -561,7 +561,7 @@ def test_what_meets_nothing_stays_as_it_is(rng):
 
 def test_names_are_not_letters(arrays):
     y, s = arrays
-    refused("'abc' names", mb.score, y, {"a": s}, names="abc")
+    refused("names='abc' is one word", mb.score, y, {"a": s}, names="abc")
     known, table = long_form(y, s)
     xs = {"truths": "truths.csv", "npe": "s.csv"}
     known.rename(columns=dict(zip(NAMES, ["b[0]", "b[1]", "c"], strict=True))).to_csv(xs["truths"], index=False)
