@@ -44,10 +44,10 @@ def table(task: str) -> str:
                 return ""
             return _with_error(*(times * own.at[metric, key] for key in ("from_oracle", "from_oracle_stderr")), digits)
 
-        calls = re.search(r"denoiser_calls (\d+)", str(own.at["convergence", "note"]))
+        calls = re.search(r"denoiser_calls ([\d.e+]+)", str(own.at["convergence", "note"]))
         p = own.at["calibration", "pvalue"]
         cells = [
-            f"`{row.candidate}`", f"{int(calls[1]):,}" if calls else "", scored("mira", 3), beside("mira", 3),
+            f"`{row.candidate}`", f"{float(calls[1]):,.0f}" if calls else "", scored("mira", 3), beside("mira", 3),
             _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
             scored("moments.mean_error", 2), beside("sliced_wasserstein", 1, 1e3),
             f"{own.at['fidelity.misfit', 'score']:,.2f}", f"{own.at['fidelity', 'score']:.1f}",
