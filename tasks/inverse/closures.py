@@ -15,6 +15,7 @@ __all__ = ["ClosureOperator", "GivenClosures", "amplitude_closures", "phase_clos
 
 import math
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mira_bench.errors import UsageError
+from mira_bench.inference.diffusion.linear import MatrixBasis
 
 from .telescopes import Coverage
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Term = dict[tuple[int, int], float]  # how often the visibility of each pair of stations counts
+ROUNDING = 1e-7  # singular values that are smaller, relative to the largest, are lost in single precision anyway
 Loops = Callable[[list[int]], Iterator[Term]]
 
 
@@ -145,6 +148,14 @@ class ClosureOperator:
         flux = y.flatten(1) @ self._as(y)[-1]
         return torch.cat([self.closures(*self.visibilities(y)), flux[:, None]], dim=1)
 
+    @cached_property
+    def basis(self) -> MatrixBasis:
+        r"""Orthonormal images that hold all that is measured of an image, up to rounding: 146 of 1024 for the task."""
+        matrix = np.concatenate([self.real.numpy(), self.imaginary.numpy(), self.total.numpy()[None]])
+        full = MatrixBasis.of(matrix, self.event)
+        kept = full.squares > ROUNDING**2 * full.squares[0]
+        return MatrixBasis(full.vectors[kept], full.squares[kept], self.event)
+
     def restricted(self, images: NDArray[np.float64]) -> "ClosureOperator":
         r"""Returns the operator of coordinates $(B, r)$ of images that are sums of some, with shape $(r, d)$."""
         matrix = (self.real.numpy() + 1j * self.imaginary.numpy()) @ images.T
@@ -207,11 +218,30 @@ class GivenClosures:
         r"""Returns whitened residuals, with shape $(B, P + Q + 1)$: standard normal for the truth."""
         import torch
 
-        away = self.closures - self.operator.forward(y)
+        return torch.cat(self._residuals(y, *self.operator.visibilities(y)), dim=1)
+
+    def _residuals(self, y: "Tensor", real: "Tensor", imaginary: "Tensor") -> "list[Tensor]":
+        r"""Whitened residuals of closure phases, log amplitudes and flux, of images whose visibilities are known."""
         split = len(self.operator.phases)
-        parts = wrapped(away[:, :split]), away[:, split:-1]
+        away = self.closures[:, :-1] - self.operator.closures(real, imaginary)
+        parts = wrapped(away[:, :split]), away[:, split:]
         white = [_times(root, part) for root, part in zip(self._white, parts, strict=True)]
-        return torch.cat([*white, away[:, -1:] / self.operator.flux_error], dim=1)
+        flux = self.closures[:, -1:] - (y.flatten(1) @ self.operator._as(y)[-1])[:, None]
+        return [*white, flux / self.operator.flux_error]
+
+    def gradient(self, y: "Tensor") -> "Tensor":
+        r"""Returns the gradient of the log-likelihood, with the shape of the images."""
+        real, imaginary, phases, amplitudes, total = self.operator._as(y)
+        a, b = self.operator.visibilities(y)
+        *white, flux = self._residuals(y, a, b)
+        turn, grow = (
+            _times(root.mT, part) @ loops
+            for root, part, loops in zip(self._white, white, (phases, amplitudes), strict=True)
+        )
+        # The derivatives of arg V and ln |V| by real and imaginary part of V.
+        power = a.square() + b.square()
+        along = ((grow * a - turn * b) / power) @ real + ((grow * b + turn * a) / power) @ imaginary
+        return (along + flux / self.operator.flux_error * total).reshape(y.shape)
 
     def slopes(self, y: "Tensor") -> "Tensor":
         r"""Returns the derivatives of whitened residuals by each number of an image, shape $(B, P + Q + 1, d)$."""

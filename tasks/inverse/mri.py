@@ -141,30 +141,33 @@ class MriOperator(LinearOperator):
         self.event, self.data, self.noise = (2, height, width), (coils, len(lines), width, 2), noise
         self.lines = torch.tensor(lines)
         self.sensitivities = torch.tensor(sensitivities)
-        self._single = self.sensitivities.to(torch.complex64)
+        # A shift of the origin to the middle is a phase of every number, here and there.
+        rows, columns = (np.exp(2j * np.pi * (n // 2) * np.arange(n) / n) for n in (height, width))
+        middle = np.exp(-2j * np.pi * ((height // 2) ** 2 / height + (width // 2) ** 2 / width))
+        self._before = torch.tensor(sensitivities * (rows[:, None] * columns))
+        self._after = torch.tensor(middle * rows[lines][:, None] * columns)
+        self._single = self._before.to(torch.complex64), self._after.to(torch.complex64)
 
-    def _as(self, like: "Tensor") -> "Tensor":
-        return self._single if like.dtype == self._single.dtype else self.sensitivities.to(like.dtype)
+    def _as(self, like: "Tensor") -> "tuple[Tensor, Tensor]":
+        single = like.dtype == self._single[0].dtype
+        return self._single if single else (self._before.to(like.dtype), self._after.to(like.dtype))
 
     def forward(self, y: "Tensor") -> "Tensor":
         import torch
-        from torch.fft import fft2, fftshift, ifftshift
 
         z = torch.complex(y[:, 0], y[:, 1])[:, None]
-        axes = (-2, -1)
-        waves = fftshift(fft2(ifftshift(self._as(z) * z, axes), norm="ortho"), axes)
-        return torch.view_as_real(waves[:, :, self.lines])
+        before, after = self._as(z)
+        waves = torch.fft.fft2(before * z, norm="ortho")
+        return torch.view_as_real(waves[:, :, self.lines] * after)
 
     def adjoint(self, x: "Tensor") -> "Tensor":
         import torch
-        from torch.fft import fftshift, ifft2, ifftshift
 
         sampled = torch.view_as_complex(x.contiguous())
+        before, after = self._as(sampled)
         waves = sampled.new_zeros(len(x), self.data[0], *self.event[1:])
-        waves[:, :, self.lines] = sampled
-        axes = (-2, -1)
-        z = fftshift(ifft2(ifftshift(waves, axes), norm="ortho"), axes)
-        z = (self._as(z).conj() * z).sum(dim=1)
+        waves[:, :, self.lines] = sampled * after.conj()
+        z = (before.conj() * torch.fft.ifft2(waves, norm="ortho")).sum(dim=1)
         return torch.stack([z.real, z.imag], dim=1)
 
     @cached_property

@@ -21,6 +21,7 @@ from mira_bench.inference.diffusion import (
     Subspace,
 )
 from mira_bench.inference.diffusion.observed import Asked, Observed
+from mira_bench.inference.diffusion.splitting import near_data
 
 EVENT, NOISE = (1, 2, 3), 0.3
 SAMPLERS = {
@@ -69,6 +70,19 @@ class Curved:
         return -2 * self.misfit(y, x)  # 4 data, half of the sum of squares
 
 
+class CurvedInPart(Curved):
+    r"""The same, and it tells which part of an image data see: four numbers of six."""
+
+    def __init__(self):
+        super().__init__()
+        self.basis = self.linear.basis
+
+    def restricted(self, images):
+        small = Curved()
+        small.linear = MatrixOperator(self.linear.matrix.numpy() @ images.T, NOISE, (len(images),), (4,))
+        return small
+
+
 def measured(count=2, seed=2):
     rng = np.random.default_rng(seed)
     prior, operator = make_prior(), make_operator()
@@ -84,12 +98,12 @@ def test_the_batch_does_not_matter(name):
     np.testing.assert_array_equal(one.diagnostics["denoiser_calls"], other.diagnostics["denoiser_calls"])
 
 
-@pytest.mark.parametrize("kind", ["linear", "curved"])
+@pytest.mark.parametrize("kind", ["linear", "curved", "curved in part"])
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_samples_know_nothing_of_each_other(name, kind):
     prior, operator, x = measured()
-    if kind == "curved":
-        operator = Curved()
+    if kind != "linear":
+        operator = Curved() if kind == "curved" else CurvedInPart()
         if SAMPLERS[name].skip(operator) is not None:
             with pytest.raises(UsageError, match="linear operator"):
                 SAMPLERS[name].sample(prior, operator, x, 5, np.random.default_rng(3))
@@ -215,6 +229,33 @@ def test_guessing_samplers_are_not_exact():
     for name, settings in (("dps", {"steps": 300, "zeta": 1.0}), ("reddiff", {"steps": 300})):
         drawn, _, covariance = moments_of(name, 500, **settings)
         assert abs(drawn.std(axis=0) / np.sqrt(np.diag(covariance)) - 1).max() > 0.2
+
+
+def test_steps_in_the_part_that_data_see_are_steps():
+    r"""Where data see four numbers of six, steps are taken in those alone: the same density, and the same descent."""
+    count, spread = 20_000, 0.4
+    _, _, x = measured(1)
+    start = torch.full((1, *EVENT), 0.5).expand(count, -1, -1, -1)
+
+    def seen(operator):
+        return Observed(operator, torch.as_tensor(x).float(), torch.zeros(1, *EVENT))
+
+    def draws(operator, seed):
+        noise = torch.Generator().manual_seed(seed)
+        return near_data(start, seen(operator), spread, lambda: torch.randn(start.shape, generator=noise), 8, 0.5)
+
+    assert seen(Curved()).inside is None
+    assert seen(CurvedInPart()).inside is not None
+    with torch.no_grad():
+        whole, part = (draws(operator, seed).flatten(1) for seed, operator in enumerate((Curved(), CurvedInPart())))
+        sampler = DiffPir(inner=8)
+        down = [sampler._descend(start[:2], seen(operator), spread) for operator in (Curved(), CurvedInPart())]
+    torch.testing.assert_close(*down)
+    assert (down[0] - start[:2]).abs().max() > 0.01  # it moved
+    for power in (lambda z: z, lambda z: z[:, :, None] * z[:, None]):  # means, and products of all pairs
+        one, other = power(whole), power(part)
+        error = ((one.var(dim=0) + other.var(dim=0)) / count).sqrt()
+        assert ((one.mean(dim=0) - other.mean(dim=0)) / error).abs().max() < 4
 
 
 def test_calls_are_counted():

@@ -80,21 +80,25 @@ class Mixture:
 
     def log_prob(self, x: "Tensor", sigma: "Tensor | float" = 0.0) -> "Tensor":
         r"""Returns the log-density of $y + \sigma \epsilon$ at images $(B, *event)$, with shape $(B,)$."""
-        noise, outside, remaining = self._noise(x, sigma)
-        logs, *_ = self._components(x, noise)
-        distance, size = outside.square().sum(dim=1), outside.shape[1] - self.means.shape[1]
+        centered, codes, noise, remaining = self._seen(x, sigma)
+        logs, *_ = self._components(codes, noise)
+        components = self._tensors(x)[1]
+        distance = (centered - codes @ components).square().sum(dim=1)
+        size = centered.shape[1] - codes.shape[1]
         return logs.logsumexp(dim=1) - 0.5 * (distance / remaining + size * (2 * math.pi * remaining).log())
 
     def score(self, x: "Tensor", sigma: "Tensor | float" = 0.0) -> "Tensor":
         r"""Returns the gradient of `log_prob`, with the shape of $x$."""
-        noise, outside, remaining = self._noise(x, sigma)
-        logs, along, spread = self._components(x, noise)
+        centered, codes, noise, remaining = self._seen(x, sigma)
+        logs, along, spread = self._components(codes, noise)
         _, components, _, _, _, axes = self._tensors(x)
         count, rank = axes.shape[0], axes.shape[1]
-        # One product with the axes of all components side by side.
+        # One product with the axes of all components side by side, and one from codes to images: what is inside of the
+        # subspace has another pull than white noise has.
         weighted = (logs.softmax(dim=1)[:, :, None] * along / spread).reshape(len(x), count * rank)
         pull = weighted @ axes.transpose(1, 2).reshape(count * rank, rank)
-        return -(pull @ components + outside / remaining[:, None]).reshape(x.shape)
+        remaining = remaining[:, None]
+        return -((pull - codes / remaining) @ components + centered / remaining).reshape(x.shape)
 
     def denoise(self, x: "Tensor", sigma: "Tensor | float", condition: "Tensor | None" = None) -> "Tensor":
         r"""Returns $E[y \mid x] = x + \sigma^2 \nabla \log p_\sigma(x)$ for images $(B, *event)$ with noise $(B,)$."""
@@ -103,23 +107,22 @@ class Mixture:
         noise = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x))
         return x + noise.square().reshape(-1, *(1 for _ in x.shape[1:])) * self.score(x, noise)
 
-    def _noise(self, x: "Tensor", sigma: "Tensor | float") -> tuple["Tensor", "Tensor", "Tensor"]:
-        r"""Returns the variance of the noise, what is outside of the subspace, and the variance there."""
+    def _seen(self, x: "Tensor", sigma: "Tensor | float") -> tuple["Tensor", "Tensor", "Tensor", "Tensor"]:
+        r"""Returns images without their mean, their codes, and the variances of the noise and outside of all codes."""
         import torch
 
         noise = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x)).square()
         mean, components, *_ = self._tensors(x)
-        centered = x.flatten(1) - mean
         remaining = noise + self.subspace.rest**2
         if not bool((remaining > 0).all()):
             raise UsageError("images in a subspace have no density without noise: give sigma above zero, or a rest")
-        return noise, centered - (centered @ components.T) @ components, remaining
+        centered = x.flatten(1) - mean
+        return centered, centered @ components.T, noise, remaining
 
-    def _components(self, x: "Tensor", noise: "Tensor") -> tuple["Tensor", "Tensor", "Tensor"]:
+    def _components(self, codes: "Tensor", noise: "Tensor") -> tuple["Tensor", "Tensor", "Tensor"]:
         r"""Returns the log-density of each component, and along its axes the distances and the variances."""
-        mean, components, weights, means, variances, axes = self._tensors(x)
+        _, _, weights, means, variances, axes = self._tensors(codes)
         count, rank = means.shape
-        codes = (x.flatten(1) - mean) @ components.T
         along = (codes @ axes.transpose(0, 1).reshape(rank, count * rank)).reshape(-1, count, rank) - means
         spread = variances + noise[:, None, None]
         logs = weights.log() - 0.5 * (along.square() / spread + (2 * math.pi * spread).log()).sum(dim=2)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ...errors import UsageError
-from .linear import LinearOperator
+from .linear import Basis, LinearOperator
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -95,6 +95,17 @@ class Observed:
     def is_linear(self) -> bool:
         return isinstance(self.operator, LinearOperator)
 
+    @cached_property
+    def inside(self) -> "tuple[Observed, Basis] | None":
+        r"""The observation of coordinates, and the images that they are of, where data see no other part of images.
+
+        Of an operator that is not linear in images, but sees only as much of them as its `basis` holds.
+        """
+        basis = None if self.is_linear else getattr(self.operator, "basis", None)
+        if basis is None:
+            return None
+        return Observed(self.operator.restricted(basis.vectors.numpy()), self.x, basis.along(self.middle)), basis
+
     def misfit(self, y: "Tensor") -> "Tensor":
         r"""Returns the mean square of the residuals in units of their noise, with shape $(B,)$."""
         found: Tensor = self.operator.misfit(y, self.x) if self._given is None else self._given.misfit(y)
@@ -116,7 +127,8 @@ class Observed:
         if self.is_linear:
             operator = self.linear
             return operator.adjoint(self.x - operator.forward(y)) / operator.noise**2
-        return _gradient(self.log_likelihood, y)
+        known = getattr(self._given, "gradient", None)
+        return _gradient(self.log_likelihood, y) if known is None else known(y)
 
     @cached_property
     def curvature(self) -> float:

@@ -35,7 +35,7 @@ class ImageSampler(ABC):
         linear: Whether it needs a linear operator.
     """
 
-    version = 1
+    version = 2
     linear = False
 
     @abstractmethod

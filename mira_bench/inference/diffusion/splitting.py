@@ -2,7 +2,7 @@ r"""Samplers that take turns between a denoiser and the data: DiffPIR, DAPS and 
 
 __all__ = ["Daps", "DiffPir", "PnpDm"]
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -50,10 +50,11 @@ class DiffPir(ImageSampler):
 
     def _descend(self, clean: "Tensor", seen: Observed, spread: float) -> "Tensor":
         length = self.rate / (seen.curvature + spread**-2)
-        z = clean
-        for _ in range(self.inner):
-            z = z + length * (seen.gradient(z) - (z - clean) / spread**2)
-        return z
+        if seen.inside is None:
+            return _steps(clean, seen, spread, length, self.inner)
+        inside, basis = seen.inside
+        start = basis.along(clean)
+        return clean + basis.images(_steps(start, inside, spread, length, self.inner) - start)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +145,32 @@ def near_data(
     if seen.is_linear:
         return seen.linear.conditional(y, seen.x, spread, draw())
     length = rate / (seen.curvature + spread**-2)
-    z = y
-    for _ in range(steps):
-        z = z + length * (seen.gradient(z) - (z - y) / spread**2) + (2 * length) ** 0.5 * draw()
+    if seen.inside is None:
+        return _steps(y, seen, spread, length, steps, iter(draw, None))
+    inside, basis = seen.inside
+    start = basis.along(y)
+    moved = _steps(start, inside, spread, length, steps, _pieces(draw, start.shape[1]))
+    # What data do not see is pulled back by a constant share in every step: all steps together are one draw.
+    kept = (1 - length / spread**2) ** 2
+    other = draw()
+    other = other - basis.images(basis.along(other))
+    return y + basis.images(moved - start) + (2 * length * sum(kept**k for k in range(steps))) ** 0.5 * other
+
+
+def _steps(
+    start: "Tensor", seen: Observed, spread: float, length: float, count: int, noise: "Iterator[Tensor] | None" = None
+) -> "Tensor":
+    r"""Takes steps up the density $p(x \mid z) N(z \mid y, r^2)$ from $y$: Langevin steps, if there is noise."""
+    z = start
+    for _ in range(count):
+        z = z + length * (seen.gradient(z) - (z - start) / spread**2)
+        if noise is not None:
+            z = z + (2 * length) ** 0.5 * next(noise)
     return z
+
+
+def _pieces(draw: "Callable[[], Tensor]", size: int) -> "Iterator[Tensor]":
+    r"""Yields white noise of fewer numbers, as many times as a draw of images has them."""
+    while True:
+        drawn = draw().flatten(1)
+        yield from (drawn[:, first : first + size] for first in range(0, drawn.shape[1] - size + 1, size))

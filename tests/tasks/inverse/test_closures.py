@@ -161,6 +161,26 @@ def test_gradients_are_finite_differences():
         assert abs(slope.item() - (gradient * step).sum().item()) < 1e-4 * (gradient.norm() * step.norm()).item()
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_gradient_by_hand_is_that_of_the_likelihood(rows):
+    y = (0.9 * image(10, 3) + 0.1 * image(12, 3)).requires_grad_()
+    given = OPERATOR.given(measured(image(10, rows), 11))
+    (expected,) = torch.autograd.grad(given.log_likelihood(y).sum(), y)
+    found = given.gradient(y.detach())
+    assert found.shape == y.shape
+    torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-10 * float(expected.abs().max()))
+
+
+def test_all_that_is_measured_of_an_image_is_in_the_basis():
+    y, basis = image(19, 5), OPERATOR.basis
+    inside = OPERATOR.restricted(basis.vectors.numpy())
+    coordinates = basis.along(y)
+    assert coordinates.shape[1] < y[0].numel() / 5
+    x = measured(y, 20)
+    torch.testing.assert_close(inside.forward(coordinates), OPERATOR.forward(y), rtol=0, atol=1e-4)
+    torch.testing.assert_close(inside.misfit(coordinates, x), OPERATOR.misfit(y, x), rtol=1e-3, atol=1e-3)
+
+
 def test_slopes_are_derivatives_of_the_residuals():
     y = image(16, 2)
     given = OPERATOR.given(measured(y, 17))
