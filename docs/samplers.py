@@ -1,4 +1,4 @@
-r"""Writes the tables of samplers.md from the results of its runs, results/inverse: python docs/samplers.py"""
+r"""Writes the tables of samplers.md from the results of its runs, in results: python docs/samplers.py"""
 
 import re
 from pathlib import Path
@@ -9,9 +9,20 @@ from mira_bench.report.tables import known, read_table
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "samplers.md"
 RESULTS = ROOT / "results" / "inverse"
+TUNED = ROOT / "results" / "tune_inverse"
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
+METHODS = {"dps": "DPS", "reddiff": "RED-diff", "diffpir": "DiffPIR", "daps": "DAPS", "pnp_dm": "PnP-DM"}
+# The published constants, which are the defaults of the classes.
+DEFAULTS = {
+    "dps": "dps_1",
+    "reddiff": "reddiff_025_002",
+    "diffpir": "diffpir_8_03",
+    "daps": "daps_01",
+    "pnp_dm": "pnp_dm_002",
+}
+PROBLEMS = ("mri", "scattering", "black_hole", "black_hole_closure")
 HEAD = (
-    "", "calls", "MIRA", "minus oracle", "TARP", "energy score minus oracle", "sd", "mean",
+    "", "calls", "MIRA", "minus oracle", "tilt", "TARP", "energy score minus oracle", "sd", "mean",
     "sliced Wasserstein minus oracle, 10⁻³", "misfit", "PSNR", "SSIM", "calibration p",
 )  # fmt: skip
 
@@ -48,7 +59,7 @@ def table(task: str) -> str:
         p = own.at["calibration", "pvalue"]
         cells = [
             f"`{row.candidate}`", f"{float(calls[1]):,.0f}" if calls else "", scored("mira", 3), beside("mira", 3),
-            _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
+            scored("mira.tilt", 2), _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
             scored("moments.mean_error", 2), beside("sliced_wasserstein", 1, 1e3),
             f"{own.at['fidelity.misfit', 'score']:,.2f}", f"{own.at['fidelity', 'score']:.1f}",
             _short(own.at["fidelity.ssim", "score"], 3), "≤.001" if p <= 0.001 else _short(p, 3),
@@ -57,9 +68,26 @@ def table(task: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def settings() -> str:
+    r"""Returns the table of the tuning: the best setting of each method, its energy score, and that of the defaults."""
+    lines = [f"|  | {' | '.join(name.replace('_', ' ') for name in PROBLEMS)} |", "|---" * (1 + len(PROBLEMS)) + "|"]
+    scores = {
+        problem: read_table(TUNED / problem / "ranking.csv").set_index("candidate")["energy"] for problem in PROBLEMS
+    }
+    for method, title in METHODS.items():
+        cells = []
+        for energy in scores.values():
+            mine = energy[energy.index.str.startswith(f"{method}_")]
+            cells.append(f"`{mine.idxmin()}` {_short(mine.min(), 3)} ({_short(mine[DEFAULTS[method]], 3)})")
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
 def written(page: str) -> str:
     r"""Returns the text of the page with its tables made anew."""
-    return TABLE.sub(lambda found: found[1] + table(found[2]) + found[3], page)
+    return TABLE.sub(
+        lambda found: found[1] + (settings() if found[2] == "settings" else table(found[2])) + found[3], page
+    )
 
 
 if __name__ == "__main__":
