@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SMALLEST, LARGEST = 0.005, 100.0  # noise levels of MMPS, beside images of about one
+PRECISION = 1e-5  # of the solutions of linear systems, relative: what single precision has, and a little less
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +96,15 @@ def _conjugate_gradients(apply: "Callable[[Tensor], Tensor]", b: "Tensor", itera
 
     found, rest = torch.zeros_like(b), b
     way, square = rest, dot(rest, rest)
+    solved = PRECISION**2 * square
     for _ in range(iterations):
         along = apply(way)
-        # A derivative that is not quite positive, as a network's may be, must not turn the step around.
-        length = square / dot(way, along).clamp_min(1e-30)
+        curve = dot(way, along)
+        # A row that is solved stays: what is left of it is rounding, which further steps would follow anywhere. So does one
+        # along which the derivative is not positive, as a network's may be: it must not turn the step around.
+        going = (square > solved) & (curve > 0)
+        length = torch.where(going, square / curve, 0.0)
         found, rest = found + length * way, rest - length * along
         before, square = square, dot(rest, rest)
-        way = rest + square / before.clamp_min(1e-30) * way
+        way = rest + torch.where(going, square / before, 0.0) * way
     return found

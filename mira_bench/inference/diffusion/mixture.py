@@ -101,11 +101,19 @@ class Mixture:
         return -((pull - codes / remaining) @ components + centered / remaining).reshape(x.shape)
 
     def denoise(self, x: "Tensor", sigma: "Tensor | float", condition: "Tensor | None" = None) -> "Tensor":
-        r"""Returns $E[y \mid x] = x + \sigma^2 \nabla \log p_\sigma(x)$ for images $(B, *event)$ with noise $(B,)$."""
-        import torch
+        r"""Returns $E[y \mid x]$ for images $(B, *event)$ with noise $(B,)$ or of one standard deviation.
 
-        noise = torch.as_tensor(sigma, dtype=x.dtype, device=x.device).expand(len(x))
-        return x + noise.square().reshape(-1, *(1 for _ in x.shape[1:])) * self.score(x, noise)
+        It is $x + \sigma^2 \nabla \log p_\sigma(x)$. That would be a small difference of large numbers where noise is
+        strong, and lose the derivative; here each component pulls codes towards its mean, and nothing cancels.
+        """
+        centered, codes, noise, remaining = self._seen(x, sigma)
+        logs, along, spread = self._components(codes, noise)
+        mean, components, _, means, variances, axes = self._tensors(x)
+        count, rank = means.shape
+        pulled = logs.softmax(dim=1)[:, :, None] * (means + variances / spread * along)
+        inside = pulled.reshape(len(x), count * rank) @ axes.transpose(1, 2).reshape(count * rank, rank)
+        outside = (self.subspace.rest**2 / remaining)[:, None]
+        return (mean + (inside - outside * codes) @ components + outside * centered).reshape(x.shape)
 
     def _seen(self, x: "Tensor", sigma: "Tensor | float") -> tuple["Tensor", "Tensor", "Tensor", "Tensor"]:
         r"""Returns images without their mean, their codes, and the variances of the noise and outside of all codes."""

@@ -35,7 +35,7 @@ class ImageSampler(ABC):
         linear: Whether it needs a linear operator.
     """
 
-    version = 2
+    version = 3
     linear = False
 
     @abstractmethod
