@@ -20,6 +20,7 @@ from mira_bench.inference.diffusion import (
     RedDiff,
     Subspace,
 )
+from mira_bench.inference.diffusion.guidance import _conjugate_gradients
 from mira_bench.inference.diffusion.observed import Asked, Observed
 from mira_bench.inference.diffusion.splitting import near_data
 
@@ -222,6 +223,16 @@ def test_the_exact_ones_find_a_gaussian_posterior(name, settings):
     away = (drawn.mean(axis=0) - mean) / widths
     assert np.abs(away).max() < 4 / count**0.5
     assert np.abs(drawn.std(axis=0) / widths - 1).max() < 4 / (2 * count) ** 0.5
+
+
+def test_conjugate_gradients_end():
+    r"""Rows that are solved stay solved, and one that has no solution does not run away."""
+    values = torch.tensor([1.0, 0.1, 0.01, 1e-3])
+    b = torch.randn(50, 4, generator=torch.Generator().manual_seed(0))
+    found = _conjugate_gradients(lambda v: v * values, b, 500)
+    torch.testing.assert_close(found, b / values, rtol=1e-3, atol=1e-2)
+    found = _conjugate_gradients(lambda v: v * torch.tensor([1.0, 0.1, 0.01, -1e-3]), b, 500)
+    assert found.isfinite().all()
 
 
 def test_guessing_samplers_are_not_exact():

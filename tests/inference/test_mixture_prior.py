@@ -58,6 +58,22 @@ def test_score_and_denoiser_follow_from_the_density(rest, sigma):
     assert torch.allclose(mixture.denoise(x, levels), x + sigma**2 * gradient)
 
 
+@pytest.mark.parametrize("sigma", [0.1, 10.0, 100.0])
+def test_single_precision_is_enough_at_any_noise(sigma):
+    r"""Also of the derivative times the variance of the noise, which MMPS weighs against that of the data."""
+    mixture = make(0.2)
+    rng = np.random.default_rng(1)
+    x = torch.from_numpy(mixture.sample(10, rng) + sigma * rng.standard_normal((10, *EVENT)))
+
+    def found(x):
+        x = x.detach().requires_grad_()
+        clean = mixture.denoise(x, sigma)
+        return clean, torch.autograd.grad(clean[:, 0, 0].sum(), x)[0] * sigma**2
+
+    for single, double in zip(found(x.float()), found(x), strict=True):
+        assert (single - double).abs().max() < 1e-4 * double.abs().max()
+
+
 def test_the_denoiser_is_the_mean_of_what_may_have_been():
     # E[y | x] by weighting draws of y with their likelihood.
     mixture, sigma = make(), 0.5

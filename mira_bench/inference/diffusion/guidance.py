@@ -97,12 +97,13 @@ def _conjugate_gradients(apply: "Callable[[Tensor], Tensor]", b: "Tensor", itera
     found, rest = torch.zeros_like(b), b
     way, square = rest, dot(rest, rest)
     solved = PRECISION**2 * square
+    going = square > 0
     for _ in range(iterations):
         along = apply(way)
         curve = dot(way, along)
         # A row that is solved stays: what is left of it is rounding, which further steps would follow anywhere. So does one
         # along which the derivative is not positive, as a network's may be: it must not turn the step around.
-        going = (square > solved) & (curve > 0)
+        going = going & (square > solved) & (curve > 0)
         length = torch.where(going, square / curve, 0.0)
         found, rest = found + length * way, rest - length * along
         before, square = square, dot(rest, rest)
