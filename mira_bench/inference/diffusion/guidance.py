@@ -101,7 +101,7 @@ def _conjugate_gradients(apply: "Callable[[Tensor], Tensor]", b: "Tensor", itera
     for _ in range(iterations):
         along = apply(way)
         curve = dot(way, along)
-        # A row that is solved stays: what is left of it is rounding, which further steps would follow anywhere. So does one
+        # A row that is solved stays: what is left is rounding, which further steps would follow anywhere. So does one
         # along which the derivative is not positive, as a network's may be: it must not turn the step around.
         going = going & (square > solved) & (curve > 0)
         length = torch.where(going, square / curve, 0.0)
