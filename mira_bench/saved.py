@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from .arrays import Array, as_array
+from .arrays import Array, as_array, as_observations
 from .candidate import Draws
 from .errors import UsageError
 from .report.html import ranking_html, sentence
@@ -52,6 +52,8 @@ class Trained:
         """
 
         several, alone = self._several(x)
+        if count < 1:
+            raise UsageError(f"count is {count}; it must be at least 1")
         rng = seed if isinstance(seed, np.random.Generator) else generator(seed, "trained", self.name)
         with forked(int(rng.integers(2**31)), "trained", self.name):
             values = Draws.of(self.posterior.sample(several, count, rng)).values
@@ -83,13 +85,13 @@ class Trained:
 
         return as_sbi(self.posterior)
 
-    def _several(self, x: Array) -> tuple[NDArray, bool]:
+    def _several(self, x: Array) -> tuple[Array, bool]:
         values = np.asarray(as_array(x, "x"))
-        if values.shape == self.data:
-            return values[None], True
-        if values.shape[1:] != self.data:
+        alone = values.shape == self.data
+        if not alone and values.shape[1:] != self.data:
             raise UsageError(f"x has shape {values.shape}; {self.name} was given observations of shape {self.data}")
-        return values, False
+        several = values[None] if alone else values
+        return as_observations(several, len(several)), alone
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,8 @@ def test_the_network_of_a_run(folder, capsys):
     assert mb.draw(trained, x[:3], 5).shape == (3, 5, 2)
     assert np.allclose(trained.log_prob(one[None], x[:1])[0], trained.log_prob(one, x[0]))
     refused(["(3,)", "(2,)"], trained.sample, np.zeros(3), 5)
+    refused(["x is nan"], trained.sample, [0.0, np.nan], 5)
+    refused(["count is -1"], trained.sample, x[0], -1)
     # sbi's posterior is the same distribution: densities are equal, moments within their errors.
     made = trained.sbi
     seen, points = torch.tensor(x[:1]).float(), torch.tensor(one).float()
