@@ -55,10 +55,10 @@ def table(task: str) -> str:
                 return ""
             return _with_error(*(times * own.at[metric, key] for key in ("from_oracle", "from_oracle_stderr")), digits)
 
-        calls = re.search(r"denoiser_calls ([\d.e+]+)", str(own.at["convergence", "note"]))
+        calls = re.search(r"denoiser_calls (\d[\d,]*)", str(own.at["convergence", "note"]))
         p = own.at["calibration", "pvalue"]
         cells = [
-            f"`{row.candidate}`", f"{float(calls[1]):,.0f}" if calls else "", scored("mira", 3), beside("mira", 3),
+            f"`{row.candidate}`", calls[1].rstrip(",") if calls else "", scored("mira", 3), beside("mira", 3),
             scored("mira.tilt", 2), _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
             scored("moments.mean_error", 2), beside("sliced_wasserstein", 1, 1e3),
             f"{own.at['fidelity.misfit', 'score']:,.2f}", f"{own.at['fidelity', 'score']:.1f}",
@@ -85,8 +85,9 @@ def settings() -> str:
 
 def written(page: str) -> str:
     r"""Returns the text of the page with its tables made anew."""
+    # Empty lines, or some readers of Markdown see no table.
     return TABLE.sub(
-        lambda found: found[1] + (settings() if found[2] == "settings" else table(found[2])) + found[3], page
+        lambda found: f"{found[1]}\n{settings() if found[2] == 'settings' else table(found[2])}\n{found[3]}", page
     )
 
 

@@ -31,6 +31,19 @@ def loaded(name):
     return module
 
 
+def test_tables_begin_after_an_empty_line():
+    r"""Readers of Markdown take them for text else."""
+    broken = []
+    for path in sorted(ROOT.glob("[!.]*/**/*.md")) + sorted(ROOT.glob("*.md")):
+        before, code = "", False
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            code ^= line.startswith("```")
+            if not code and line.startswith("|") and before.strip() and not before.startswith("|"):
+                broken.append(f"{path.relative_to(ROOT)}:{number}")
+            before = line
+    assert broken == []
+
+
 def test_the_tables_of_samplers_are_those_of_their_runs():
     page = (ROOT / "docs" / "samplers.md").read_text(encoding="utf-8")
     tables = loaded("samplers")

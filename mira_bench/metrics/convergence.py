@@ -66,11 +66,19 @@ class Convergence(Metric):
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         values = {key: joined(records, key) for key in records[0]}
         result = ConvergenceResult(values, self.limit)
-        rest = ", ".join(
-            f"{key} {np.median(v):.3g} ({v.min():.3g} to {v.max():.3g})" for key, v in values.items() if key != "rhat"
-        )
+        rest = ", ".join(f"{key} {_median_and_range(v)}" for key, v in values.items() if key != "rhat")
         if "rhat" not in values:
             return Scores(note=f"median (range): {rest}", result=result)
         rhat = values["rhat"]
         note = f"{result.sentence}; median (range): {rest}"
         return Scores(score=float(rhat.max()), expected=1.0, note=note, per_fiducial=rhat, result=result)
+
+
+def _median_and_range(values: NDArray) -> str:
+    if np.ptp(values) == 0:
+        return _number(values[0])
+    return f"{_number(np.median(values))} ({_number(values.min())} to {_number(values.max())})"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -71,8 +71,8 @@ def _notes(item: str, paper: Mapping[str, Any], table: pd.DataFrame, facts: Mapp
     if changed:
         lines += [f"**Not the paper's experiment but a changed one: {sizes(table)}. A look, not the evidence.**", ""]
     lines += [f"**{facts['paper']['status']}** ({counted}; ranking: {facts['paper']['ranking']}).", ""]
-    for pair in facts["paper"]["clashes"]:
-        lines.append(f"- another order than printed: {pair}")
+    if facts["paper"]["clashes"]:
+        lines += [*(f"- another order than printed: {pair}" for pair in facts["paper"]["clashes"]), ""]
     lines += [markdown(shown(table))]
     lines += [
         "z compares with our own standard error on both sides, theirs at the paper's number of fiducials; *z, printed",

@@ -56,3 +56,9 @@ def test_without_diagnostics_the_reason_is_given():
         Conjugate(), {"exact": ConjugateCandidate()}, fiducials=20, samples=10, metrics=["convergence"], controls=False
     )
     assert "without diagnostics" in result.summary.note[0]
+
+
+def test_counts_are_told_in_full():
+    values = {"calls": np.array([2001.0, 2001.0]), "ess": np.array([99.96, 1234.4])}
+    note = mb.Convergence().reduce([values], None).note
+    assert note == "median (range): calls 2,001, ess 667 (100 to 1,234)"

@@ -149,7 +149,7 @@ class Mixture:
             variances, axes = self.axes
             along = np.einsum("kr,krs->ks", self.means, axes)
             arrays = (self.subspace.mean, self.subspace.components, self.weights, along, variances, axes)
-            self._known[key] = tuple(torch.as_tensor(v, dtype=like.dtype, device=like.device) for v in arrays)
+            self._known[key] = tuple(torch.tensor(v, dtype=like.dtype, device=like.device) for v in arrays)
         return self._known[key]
 
 
