@@ -18,12 +18,24 @@ _spec.loader.exec_module(make)
 pytestmark = pytest.mark.usefixtures("plain_figures")  # numbers are compared
 
 
+def without_chains(rows):
+    r"""What another processor finds too: rounding decides where chains go, but not what comes before them.
+
+    That is the truths, by the prior's scores, and the evidence, which tempering finds with the same random numbers.
+    """
+    if "metric" in rows:  # the summary
+        return rows[(rows.candidate == "prior") | (rows.metric == "evidence")].reset_index(drop=True)
+    return rows[["candidate", "role", "log_evidence"]].sort_values("candidate", ignore_index=True)
+
+
 def compare(name, out):
     for table in ("summary", "ranking"):
         before, now = (pd.read_csv(path) for path in (HERE / f"{name}-{table}.csv", out / f"{table}.csv"))
+        if name in make.CHAINS and make.processor() != (HERE / "processor.txt").read_text().strip():
+            before, now = (without_chains(rows) for rows in (before, now))
         # Another processor may add in another order, and in single precision where a network is trained; what is meant
         # here is another number.
-        rtol, atol = (1e-4, 1e-7) if name in make.TRAINED else (1e-7, 1e-12)
+        rtol, atol = (1e-4, 1e-7) if name in make.TRAINED + make.CHAINS else (1e-7, 1e-12)
         pd.testing.assert_frame_equal(now[list(before)], before, rtol=rtol, atol=atol)  # a new column changes no number
 
 
