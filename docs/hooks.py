@@ -28,7 +28,7 @@ REFERENCE = {
         "Metrics",
         "mira mira_sufficient calibration tarp sbc hpd_coverage energy_score fidelity moments c2st lc2st mmd "
         "wasserstein sliced_wasserstein pqmass log_bayes_factor theory effective_samples CalibrationResult "
-        "FidelityResult MomentsResult TwoSampleResult Mira Sufficient Calibration Tarp Sbc PooledSbc Hpd Energy "
+        "FidelityResult MomentsResult TwoSampleResult Mira Tilt Sufficient Calibration Tarp Sbc PooledSbc Hpd Energy "
         "Fidelity Moments C2st Lc2st Mmd Wasserstein SlicedWasserstein SlicedDistances Pqmass Evidence Convergence",
     ),
     "contracts": ("Contracts", "Task Candidate Posterior Metric Fiducials Draws Block Scores Rehearsal Stage"),

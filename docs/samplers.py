@@ -59,7 +59,7 @@ def table(task: str) -> str:
         p = own.at["calibration", "pvalue"]
         cells = [
             f"`{row.candidate}`", calls[1].rstrip(",") if calls else "", scored("mira", 3), beside("mira", 3),
-            scored("mira.tilt", 2), _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
+            scored("tilt", 2), _short(own.at["tarp", "score"], 2), beside("energy", 4), scored("moments", 3),
             scored("moments.mean_error", 2), beside("sliced_wasserstein", 1, 1e3),
             _short(own.at["fidelity.misfit", "score"], 2), f"{own.at['fidelity', 'score']:.1f}",
             _short(own.at["fidelity.ssim", "score"], 3), "≤.001" if p <= 0.001 else _short(p, 3),

@@ -52,6 +52,7 @@ __all__ = [
     "Sufficient",
     "Tarp",
     "Task",
+    "Tilt",
     "Trained",
     "TwoSampleResult",
     "UsageError",
@@ -123,6 +124,7 @@ if _TYPE_CHECKING:
         SlicedWasserstein,
         Sufficient,
         Tarp,
+        Tilt,
         TwoSampleResult,
         Wasserstein,
         c2st,
@@ -162,10 +164,9 @@ _HOMES = {
     "metric": "Block Metric Scores",
     "metrics": (
         "C2st Calibration CalibrationResult Convergence Energy Evidence Fidelity FidelityResult Hpd Lc2st Mira Mmd "
-        "Moments MomentsResult PooledSbc Pqmass Sbc SlicedDistances SlicedWasserstein Sufficient Tarp TwoSampleResult "
-        "Wasserstein c2st calibration energy_score fidelity hpd_coverage lc2st log_bayes_factor mira mira_sufficient "
-        "mmd moments pqmass sbc "
-        "sliced_wasserstein tarp wasserstein"
+        "Moments MomentsResult PooledSbc Pqmass Sbc SlicedDistances SlicedWasserstein Sufficient Tarp Tilt "
+        "TwoSampleResult Wasserstein c2st calibration energy_score fidelity hpd_coverage lc2st log_bayes_factor mira "
+        "mira_sufficient mmd moments pqmass sbc sliced_wasserstein tarp wasserstein"
     ),
     "metrics.mira": "theory",
     "ranking.power": "plan",

@@ -75,7 +75,7 @@ def test_ids_of_the_paper_are_not_broken(capsys):
 def test_configs_of_ones_own_for_every_verb(capsys):
     for group, text in {
         "task/mean": "# My own mean.\nmodel: {}\ncandidates: {one: {}}\n",
-        "metric/tilt": "# My own tilt.\n_target_: mira_bench.metrics.Mira\nregions: ${regions}\n",
+        "metric/lean": "# My own lean.\n_target_: mira_bench.metrics.Mira\nregions: ${regions}\n",
     }.items():
         file = Path("conf", f"{group}.yaml")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def test_configs_of_ones_own_for_every_verb(capsys):
     rng = np.random.default_rng(0)
     np.save("y.npy", rng.normal(size=(30, 2)))
     np.save("s.npy", rng.normal(size=(30, 20, 2)))
-    words = ["score", "y.npy", "a=s.npy", "--metrics", "tilt,sbc", "--regions", "7", "--out", "here"]
+    words = ["score", "y.npy", "a=s.npy", "--metrics", "lean,sbc", "--regions", "7", "--out", "here"]
     assert main([*words, "--config-dir", "conf"]) == 0
     assert pd.read_csv("here/summary.csv").metric.tolist() == ["mira", "sbc"]
     assert main(words) == 2

@@ -23,6 +23,7 @@ __all__ = [
     "SlicedWasserstein",
     "Sufficient",
     "Tarp",
+    "Tilt",
     "TwoSample",
     "TwoSampleResult",
     "Wasserstein",
@@ -67,6 +68,7 @@ from .pqmass import Pqmass, pqmass
 from .sbc import Sbc, sbc
 from .sufficient import Sufficient, mira_sufficient
 from .tarp import Tarp, tarp
+from .tilt import Tilt
 from .two_sample import TwoSample, TwoSampleResult
 from .wasserstein import SlicedWasserstein, Wasserstein, sliced_wasserstein, wasserstein
 
@@ -84,6 +86,7 @@ def all_metrics(regions: int = 100, normalize: str = "auto") -> dict[str, Metric
         "energy": Energy(normalize=normalize),
         "c2st": C2st(normalize=normalize),
         "mmd": Mmd(normalize=normalize),
+        "tilt": Tilt(regions=regions, normalize=normalize),
         "sufficient": Sufficient(normalize=normalize),
         "wasserstein": Wasserstein(normalize=normalize),
         "sliced_wasserstein": SlicedWasserstein(normalize=normalize),

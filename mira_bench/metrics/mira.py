@@ -4,7 +4,7 @@ __all__ = ["Mira", "MiraResult", "Theory", "mira", "theory"]
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -371,16 +371,7 @@ class Mira(Metric):
         note = f"normalize={result.normalize}"
         if not result.exchangeable:
             note += " (not exchangeable: p-value approximate)"
-        return replace(Scores.of(result, note), parts={"tilt": _tilt(result)})
-
-
-def _tilt(result: MiraResult) -> Scores:
-    each = result.ranks.mean(axis=1) / result.samples - 0.5
-    mean, stderr = mean_stderr(each)
-    note = "mean rank of the truth in balls, as a share of the samples, minus 1/2"
-    if result.shared_variance is None:
-        return Scores(mean, stderr, 0.0, note=note, per_fiducial=each)
-    return Scores(mean, expected=0.0, note=f"{note}; fiducials share samples: no error", per_fiducial=each)
+        return Scores.of(result, note)
 
 
 def mira(

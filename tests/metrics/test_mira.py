@@ -292,21 +292,3 @@ def test_the_null_of_blocks_without_its_fiducials(rng):
             assert blocks.standings[0].mira.score == pytest.approx(whole.score)
             assert blocks.standings[0].mira.null_stderr == pytest.approx(whole.null_stderr)
         assert blocks.standings[0].mira.null.count == 256
-
-
-def test_the_summary_has_the_tilt(rng):
-    truths = rng.normal(size=(300, 2))
-    samples = {"near": 0.4 * rng.normal(size=(300, 50, 2)), "right": rng.normal(size=(300, 50, 2))}
-    summary = mb.score(truths, samples, metrics=["mira"]).summary.set_index(["candidate", "metric"])
-    right, near = (summary.loc[name, "mira.tilt"] for name in ("right", "near"))
-    assert abs(right["score"]) < 4 * right["stderr"]
-    assert near["score"] > 4 * near["stderr"]  # centers are far away, and half of the truths behind all samples
-    assert right["expected"] == 0.0
-
-
-def test_the_tilt_of_a_shared_set_has_no_error(rng):
-    truths, samples = rng.normal(size=(60, 2)), rng.normal(size=(1, 50, 2))
-    row = mb.score(truths, {"one": samples}, metrics=["mira"]).summary.set_index("metric").loc["mira.tilt"]
-    assert np.isfinite(row["score"])
-    assert np.isnan(row["stderr"])
-    assert "share" in row["note"]

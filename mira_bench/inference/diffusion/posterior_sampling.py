@@ -94,13 +94,14 @@ class PredictorCorrector:
         inside = isinstance(prior, Mixture)
         known = _rotated(prior, spectrum.right) if inside else prior
         shape = (operator.event[0], len(spectrum.values))
-        data = spectrum.data(operator.checked(x).reshape(len(x), operator.data[0], -1))
+        checked = operator.checked(x).reshape(len(x), 1, operator.data[0], -1)
         found = np.empty((len(x), count, *operator.event), np.float32)
         device = best_device()
         right = torch.as_tensor(spectrum.right, device=device)
         with torch.inference_mode(), one_thread():
             for l in range(len(x)):
-                observed = torch.as_tensor(data[l], device=device)
+                # One by one: a product of several has other last digits, and samples would know how many there are.
+                observed = torch.as_tensor(spectrum.data(checked[l])[0], device=device)
                 noise = torch.Generator().manual_seed(int(rng.integers(2**63)))
 
                 def score(y: "Tensor", sigma: float, observed: "Tensor" = observed) -> "Tensor":
