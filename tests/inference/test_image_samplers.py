@@ -91,6 +91,16 @@ def measured(count=2, seed=2):
     return prior, operator, operator.forward(torch.as_tensor(y)).numpy() + NOISE * rng.standard_normal((count, 4))
 
 
+def test_data_and_priors_that_are_read_only():
+    r"""As those that workers get: nothing is written to them, and torch has nothing to warn of."""
+    prior, operator, x = measured()
+    x = x.astype(np.float32)
+    arrays = (x, prior.weights, prior.means, prior.covariances, prior.subspace.mean, prior.subspace.components)
+    for array in arrays:
+        array.flags.writeable = False
+    assert np.isfinite(SAMPLERS["pnp_dm"].sample(prior, operator, x, 3, np.random.default_rng(3)).values).all()
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_the_batch_does_not_matter(name):
     prior, operator, x = measured()

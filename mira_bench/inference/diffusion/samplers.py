@@ -83,7 +83,7 @@ class ImageSampler(ABC):
             for l, observation in enumerate(x):
                 noise = torch.Generator().manual_seed(int(rng.integers(2**63)))
                 asked = Asked(prior, batch)
-                seen = Observed(operator, torch.as_tensor(observation, dtype=torch.float32)[None], middle)
+                seen = Observed(operator, torch.tensor(observation, dtype=torch.float32)[None], middle)
 
                 def draw(noise: torch.Generator = noise) -> "Tensor":
                     return torch.randn((count, *operator.event), generator=noise)
