@@ -35,7 +35,8 @@ def _short(value: float, digits: int) -> str:
 def _with_error(value: Any, error: Any, digits: int) -> str:
     if not known(value):
         return ""
-    return _short(value, digits) + (f" ± {_short(error, digits)}" if known(error) else "")
+    # No-break spaces: a number and its error stay in a line.
+    return _short(value, digits) + (f"\u00a0±\u00a0{_short(error, digits)}" if known(error) else "")
 
 
 def table(task: str) -> str:
