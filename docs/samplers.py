@@ -12,7 +12,7 @@ RESULTS = ROOT / "results" / "inverse"
 TUNED = ROOT / "results" / "tune_inverse"
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.S)
 METHODS = {"dps": "DPS", "reddiff": "RED-diff", "diffpir": "DiffPIR", "daps": "DAPS", "pnp_dm": "PnP-DM"}
-# The published constants, which are the defaults of the classes.
+# The published constants, which are the defaults of the classes: tests/tasks/inverse/test_tuning.py sees to it.
 DEFAULTS = {
     "dps": "dps_1",
     "reddiff": "reddiff_025_002",

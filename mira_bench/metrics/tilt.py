@@ -29,7 +29,8 @@ class Tilt(BallMetric):
     def reduce(self, records: list[Record], scaling: Scaling) -> Scores:
         each = joined(records, "per_fiducial")
         mean, stderr = mean_stderr(each)
-        note = f"mean rank of the truth in balls less half of the samples; normalize={scaling.resolve(self.normalize)}"
+        scale = scaling.resolve(self.normalize)
+        note = f"mean ball rank of the truth as a share of the samples, minus 1/2; normalize={scale}"
         if any(record["shared"] for record in records):
             return Scores(mean, expected=0.0, note=f"{note}; fiducials share samples: no error", per_fiducial=each)
         return Scores(mean, stderr, 0.0, note=note, per_fiducial=each)

@@ -59,6 +59,6 @@ def test_without_diagnostics_the_reason_is_given():
 
 
 def test_counts_are_told_in_full():
-    values = {"calls": np.array([2001.0, 2001.0]), "ess": np.array([99.96, 1234.4])}
+    values = {"calls": np.array([2001.0, 2001.0]), "ess": np.array([99.96, 1234.4]), "draws": np.array([999.7])}
     note = mb.Convergence().reduce([values], None).note
-    assert note == "median (range): calls 2,001, ess 667 (100 to 1,234)"
+    assert note == "median (range): calls 2,001, ess 667 (100 to 1,234), draws 1,000"

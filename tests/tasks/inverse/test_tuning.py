@@ -1,14 +1,17 @@
 r"""The settings of samplers are those that tuning found, on the grid that the config of the tuning has."""
 
+import runpy
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_module
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from mira_bench.report.tables import read_table
 
-RESULTS = Path(__file__).parents[3] / "results" / "tune_inverse"
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "results" / "tune_inverse"
 TUNINGS = {
     "mri": ("tune_inverse", "mri"),
     "scattering": ("tune_inverse", "scattering"),
@@ -32,3 +35,13 @@ def test_settings_of_a_task_are_the_best_of_their_method(task):
         kind = one["sampler"]["_target_"]
         assert name == next(best for best in ranking if grid[best]["sampler"]["_target_"] == kind)
         assert one == grid[name]
+
+
+def test_the_published_constants_of_the_documents_are_the_defaults():
+    documents = runpy.run_path(str(ROOT / "docs" / "samplers.py"))
+    with initialize_config_module("mira_bench.configs", version_base="1.3"):
+        grid = compose("config", ["experiment=tune_inverse"]).task.candidates
+    assert set(documents["DEFAULTS"]) == set(documents["METHODS"])
+    for name in documents["DEFAULTS"].values():
+        sampler = instantiate(grid[name].sampler)
+        assert sampler == type(sampler)(), name
